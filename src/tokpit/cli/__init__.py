@@ -1,0 +1,1 @@
+"""The shell front end: text or JSON."""

@@ -1,0 +1,1 @@
+"""Loops that turn bytes from a host into records."""

@@ -1,0 +1,1 @@
+"""Inventory, folders, themes, keys."""

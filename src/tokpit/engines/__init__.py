@@ -1,0 +1,1 @@
+"""What we know of each engine, pure: flags, log grammar, metrics, milestones, failures, HTTP facts."""

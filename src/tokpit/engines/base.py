@@ -1,0 +1,160 @@
+"""What every engine must answer. One folder an engine; see docs/adding-an-engine.md.
+
+Everything here is pure: text and records in, text and records out. No module of this room does I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from tokpit.domain.hostfacts import HostFacts, ModelFacts
+from tokpit.domain.records import LogRecord, MetricsPage
+from tokpit.domain.settings import Settings
+from tokpit.domain.verdict import RuleAnswer, Verdict
+
+
+class Recognised(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that is an engine's main process: its settings and how it was started."""
+
+    engine: str
+    settings: Settings
+    program: tuple[str, ...]
+    """The leading words that start the engine, before its flags."""
+    python: str | None = None
+    """Interpreter, if it is a Python engine: asked for the installed version."""
+
+
+class HttpFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Paths of the engine's HTTP server and what they are good for."""
+
+    health: str = "/health"
+    models: str = "/v1/models"
+    metrics: str = "/metrics"
+    info: str | None = None
+    version: str | None = None
+    loads: str | None = None
+    flush: str | None = None
+    """Path that empties the prefix cache, if there is one (POST)."""
+    default_port: int = 8000
+    extra_body: Mapping[str, object] = {}
+    """Fields of a completion request that fix its output length: `ignore_eos` and the like."""
+
+
+class Milestone(msgspec.Struct, frozen=True, kw_only=True):
+    """A phase of the start. `usual_s` is how long it usually takes at most; silence beyond it is `stuck_hint`."""
+
+    kind: str
+    label: str
+    phase: str
+    usual_s: float = 60.0
+    stuck_hint: str = ""
+
+
+class FlagIssue(msgspec.Struct, frozen=True, kw_only=True):
+    """A flag that the given version does not take, with the nearest or succeeding name. `severity`: error or warning."""
+
+    flag: str
+    code: str
+    """`unknown`, `renamed`, `removed`, `ambiguous`, `bad-value`, `deprecated`."""
+    severity: str
+    sentence: str
+    successor: str | None = None
+
+
+class FlagSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a flag schema: all option strings, destination, type name, default, choices, nargs (argparse's words)."""
+
+    flags: tuple[str, ...]
+    dest: str = ""
+    type: str | None = None
+    default: object = None
+    choices: tuple[object, ...] | None = None
+    nargs: str | int | None = None
+    hidden: bool = False
+
+
+FlagSchema = Sequence[FlagSpec]
+
+
+class Grammar(Protocol):
+    """A log reader with the state of one log. Any text in; records out; nothing dropped, nothing raised."""
+
+    def feed(self, line: str) -> Sequence[LogRecord]:
+        """The records completed by this (sanitised) line; a record of several lines comes when it ends."""
+        ...
+
+    def flush(self) -> Sequence[LogRecord]:
+        """What is still held back, once the stream is idle or has ended."""
+        ...
+
+    def sample(self, record: LogRecord) -> dict[str, float]:
+        """Metric values (tags of domain.metrics) that this record stands for, gated: empty where it would mislead."""
+        ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """One engine. Implementations are stateless singletons, registered in tokpit.engines.registry."""
+
+    name: str
+    title: str
+    http: HttpFacts
+    milestones: Sequence[Milestone]
+
+    def recognise(self, argv: Sequence[str]) -> Recognised | None:
+        """Whether this command line is the engine's main process; None for its workers and for everything else."""
+        ...
+
+    def recognise_worker(self, argv: Sequence[str]) -> str | None:
+        """The role of a worker process of this engine by its title (`scheduler`, `engine-core`, ...), else None."""
+        ...
+
+    def version_command(self, python: str) -> tuple[str, ...]:
+        """argv that prints the installed version of this engine and nothing else, in under a second (no import)."""
+        ...
+
+    def default_program(self, prefix: str, version: str | None) -> tuple[str, ...]:
+        """The words that start this engine from an environment folder (`PREFIX/bin/python -m ...`)."""
+        ...
+
+    def to_flags(self, settings: Settings, version: str | None) -> tuple[str, ...]:
+        """Settings as flags of this version. Raises UsageError for a setting that this engine or version cannot take."""
+        ...
+
+    def from_flags(self, flags: Sequence[str], version: str | None) -> Settings:
+        """Flags back to canonical settings; what has no canonical name goes to `raw` unchanged. Never raises."""
+        ...
+
+    def check_flags(
+        self, flags: Sequence[str], version: str | None, schema: FlagSchema | None = None
+    ) -> Sequence[FlagIssue]:
+        """Flags that this version does not take; `schema` is the one read on the host, else the built-in table."""
+        ...
+
+    def check_rules(
+        self,
+        settings: Settings,
+        version: str | None,
+        model: ModelFacts,
+        host: HostFacts,
+        env: Mapping[str, str],
+    ) -> Sequence[RuleAnswer]:
+        """What rules between flags, and of flags against model and host, say before a start."""
+        ...
+
+    def grammar(self) -> Grammar:
+        """A fresh reader for one log."""
+        ...
+
+    def metrics(self, text: str) -> MetricsPage:
+        """One Prometheus page in canonical tags. Raises ValueError where the text is no such page."""
+        ...
+
+    def verdict(
+        self, records: Sequence[LogRecord], exit_code: int | None = None, signal: str | None = None
+    ) -> Verdict | None:
+        """Why this start or run failed, from its log records and exit; None where nothing says that it failed."""
+        ...

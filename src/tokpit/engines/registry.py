@@ -1,0 +1,37 @@
+"""The engines tokpit knows: one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import cast
+
+from tokpit.engines.base import Engine, Recognised
+from tokpit.errors import UsageError
+
+_MODULES: Mapping[str, str] = {
+    "sglang": "tokpit.engines.sglang",
+    "vllm": "tokpit.engines.vllm",
+    "llamacpp": "tokpit.engines.llamacpp",
+}
+
+
+def names() -> tuple[str, ...]:
+    """Registered engine names, in the order in which they are tried."""
+    return tuple(_MODULES)
+
+
+def engine(name: str) -> Engine:
+    """The engine of that name. Raises UsageError with the known names."""
+    if name not in _MODULES:
+        raise UsageError(f"unknown engine {name!r}", hint=f"known engines: {', '.join(_MODULES)}")
+    return cast(Engine, import_module(_MODULES[name]).ENGINE)
+
+
+def recognise(argv: Sequence[str]) -> Recognised | None:
+    """The engine whose main process this command line is, if any."""
+    for name in _MODULES:
+        found = engine(name).recognise(argv)
+        if found is not None:
+            return found
+    return None

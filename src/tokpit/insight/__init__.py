@@ -1,0 +1,1 @@
+"""Functions from records to findings. Pure."""

@@ -1,0 +1,1 @@
+"""What we know of hosts and GPUs, pure: the commands to ask and parsers of their answers."""

@@ -1,0 +1,1 @@
+"""Exports: text, Markdown, HTML, CSV, JSON."""

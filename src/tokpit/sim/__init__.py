@@ -1,0 +1,1 @@
+"""The simulated GPU host, used by the demo and by tests."""

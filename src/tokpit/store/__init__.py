@@ -1,0 +1,1 @@
+"""Live state in rings; history in SQLite; audit."""

@@ -1,0 +1,126 @@
+"""The Host protocol: everything tokpit does on a machine goes through it. Two transports: SSH and local."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from tokpit.domain.records import LinkRecord
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+class Completed(msgspec.Struct, frozen=True):
+    """A finished remote command: bytes as they came, and the exit status (negative: the signal that ended it)."""
+
+    stdout: bytes
+    stderr: bytes
+    status: int
+
+    @property
+    def out(self) -> str:
+        """stdout as text, undecodable bytes replaced."""
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def err(self) -> str:
+        """stderr as text, undecodable bytes replaced."""
+        return self.stderr.decode("utf-8", "replace")
+
+
+class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach a host: an inventory entry, an ssh_config name, `user@host:port`, or `local`."""
+
+    name: str
+    address: str | None = None
+    """Name given to SSH; ssh_config is applied to it. None: `name`."""
+    user: str | None = None
+    port: int | None = None
+    identity_files: tuple[str, ...] = ()
+    known_hosts: str | None = None
+    jump: str | None = None
+    local: bool = False
+    label: str = ""
+    """Shown beside the name, e.g. the word for a simulated host."""
+    clock_factor: float = 1.0
+    """Seconds on the host's clock per real second; 1 on every real machine, higher on a simulated one."""
+    programs: dict[str, str] = {}
+    """Engine name to the environment folder or program used for launches."""
+    group: str = ""
+
+
+class Host(Protocol):
+    """One machine. All methods raise HostError subclasses; all are safe to cancel."""
+
+    spec: HostSpec
+
+    @property
+    def name(self) -> str:
+        """Name of the host as the user knows it."""
+        ...
+
+    def now(self) -> float:
+        """UTC seconds on this host's clock: real time, scaled from connect on by `spec.clock_factor`."""
+        ...
+
+    async def connect(self) -> None:
+        """Open the connection if it is not open. Raises ConnectFailed, AuthFailed, HostKeyUnknown, HostKeyChanged."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connection and end what this side runs over it; servers on the host live on."""
+        ...
+
+    def on_link(self, listener: Callable[[LinkRecord], None]) -> None:
+        """Call `listener` at each change of the link's state."""
+        ...
+
+    async def run(self, script: str, *, stdin: bytes = b"", timeout_s: float = 30.0, check: bool = False) -> Completed:
+        """Run a POSIX shell script under /bin/sh whatever the login shell is.
+
+        Raises LinkLost if the link broke, RemoteFailed on timeout, and on a non-zero status if `check` is set.
+        """
+        ...
+
+    def stream(self, script: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Run a script and give its stdout in chunks as they come; leaving the context ends the remote command.
+
+        The iterator ends when the command ends, and raises LinkLost if the link breaks first.
+        """
+        ...
+
+    async def write_file(self, path: str, data: bytes, *, mode: int = 0o600) -> None:
+        """Write a file atomically (temporary file, then rename), parents created. Raises RemoteFailed (read-only, full)."""
+        ...
+
+    def session(self) -> aiohttp.ClientSession:
+        """An HTTP session whose connections start on the host: `http://127.0.0.1:PORT/` is the host's own loopback.
+
+        No local port is opened. No total timeout and no connection limit; the caller closes it.
+        """
+        ...
+
+    def follow(self, path: str, *, offset: int = 0) -> AsyncIterator[tuple[int, bytes]]:
+        """The bytes of a file from `offset` on, for ever: pairs of (position of the first byte, bytes).
+
+        Survives truncation and rotation (position goes back to 0) and a lost link (resumes at the next byte after
+        reconnecting). Negative `offset`: that many bytes before the end.
+        """
+        ...
+
+
+HostFactory = Callable[[HostSpec], Host]
+
+Prompt = Callable[[str, str], "str | None"]
+"""Ask the user: kind (`password`, `passphrase`, `hostkey`) and question; None: refused."""
+
+
+def quote(argv: Sequence[str]) -> str:
+    """argv as one POSIX shell command line."""
+    import shlex
+
+    return shlex.join(argv)

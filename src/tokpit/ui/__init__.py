@@ -1,0 +1,1 @@
+"""The Textual front end: drawing, and the pump that repaints what changed."""

@@ -39,7 +39,7 @@ class LogRecord(msgspec.Struct, frozen=True):
 
 
 class Histogram(msgspec.Struct, frozen=True):
-    """Cumulative counts `counts[i]` of observations <= `bounds[i]` (last bound +inf), with their sum; seconds or tokens."""
+    """Cumulative counts of observations <= each bound (the last is +inf), with their sum; seconds or tokens."""
 
     bounds: tuple[float, ...]
     counts: tuple[float, ...]
@@ -170,7 +170,7 @@ class LogBatch(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Something that happened, drawn on every chart's time axis: launch, ready, stop, sweep level, retraction, lost link."""
+    """Something that happened, drawn on every chart's time axis: launch, ready, stop, sweep level, retraction."""
 
     server: str
     t: float
@@ -179,7 +179,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class PhaseRecord(msgspec.Struct, frozen=True):
-    """A server's life: `phase` is `starting`, `loading`, `capturing`, `ready`, `failed`, `stopping`, `gone`, `unknown`."""
+    """A server's life: `starting`, `loading`, `capturing`, `ready`, `failed`, `stopping`, `gone` or `unknown`."""
 
     server: str
     t: float
@@ -189,7 +189,7 @@ class PhaseRecord(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step of an operation, e.g. a start milestone; `elapsed_s` counts from the operation's start, on the host's clock."""
+    """One step of an operation, e.g. a start milestone; `elapsed_s` since the start, on the host's clock."""
 
     kind: str
     label: str
@@ -198,7 +198,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot of something tokpit is doing: a launch, stop, sweep or check. Replaces the earlier snapshot of its id."""
+    """A snapshot of what tokpit is doing (launch, sweep ...); replaces the earlier snapshot of its id."""
 
     id: str
     kind: str

@@ -26,7 +26,7 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A sweep, check or experiment. `context` holds server flags, engine version, GPU names, prompts, sampling, client."""
+    """A sweep, check or experiment. `context`: flags, version, GPUs, prompts, sampling, client."""
 
     id: str
     kind: str

@@ -54,7 +54,7 @@ class Milestone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlagIssue(msgspec.Struct, frozen=True, kw_only=True):
-    """A flag that the given version does not take, with the nearest or succeeding name. `severity`: error or warning."""
+    """A flag that this version does not take, with the nearest or succeeding name."""
 
     flag: str
     code: str
@@ -65,7 +65,7 @@ class FlagIssue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlagSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of a flag schema: all option strings, destination, type name, default, choices, nargs (argparse's words)."""
+    """One row of a flag schema, in argparse's words: option strings, destination, type name, default, choices."""
 
     flags: tuple[str, ...]
     dest: str = ""
@@ -121,7 +121,7 @@ class Engine(Protocol):
         ...
 
     def to_flags(self, settings: Settings, version: str | None) -> tuple[str, ...]:
-        """Settings as flags of this version. Raises UsageError for a setting that this engine or version cannot take."""
+        """Settings as flags of this version. Raises UsageError for a setting that it cannot take."""
         ...
 
     def from_flags(self, flags: Sequence[str], version: str | None) -> Settings:

@@ -94,7 +94,7 @@ class Host(Protocol):
         ...
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o600) -> None:
-        """Write a file atomically (temporary file, then rename), parents created. Raises RemoteFailed (read-only, full)."""
+        """Write a file atomically, parents created. Raises RemoteFailed (read-only, disk full)."""
         ...
 
     def session(self) -> aiohttp.ClientSession:

@@ -124,7 +124,7 @@ async def ask_version(host: Host, info: ServerInfo) -> str | None:
             f"home=$(grep -m 1 -o '/.*/lib/python3[^/]*/site-packages/' /proc/{info.pid}/maps 2>/dev/null"
             " | head -n 1); home=${home%/lib/python3*}\n"
             f'if [ -n "$home" ] && [ -x "$home/bin/python3" ]; then python=$home/bin/python3\n'
-            f"elif [ -n \"$home\" ] && [ -x \"$home/bin/python\" ]; then python=$home/bin/python\n"
+            f'elif [ -n "$home" ] && [ -x "$home/bin/python" ]; then python=$home/bin/python\n'
             f"else python={quote([python])}; fi"
         )
     try:

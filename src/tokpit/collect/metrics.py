@@ -13,6 +13,7 @@ from tokpit.domain.records import Facts, MetricsPage, Sample, Value
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.text import sanitize
 from tokpit.engines.base import Engine
+from tokpit.engines.logkit.rates import BURSTY, ITL_IS_STEP
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import HostError
 from tokpit.transport.base import Host
@@ -101,9 +102,10 @@ class _Watch:
     def _facts(self, t: float, page: MetricsPage) -> None:
         if self._note:
             self.note("")
-        if page.labels and page.labels != self._labels:
-            self._labels = dict(page.labels)
-            self._sink(Facts(self._server.id, t, {key: sanitize(value) for key, value in page.labels.items()}))
+        labels = {key: sanitize(value) for key, value in page.labels.items() if key not in (BURSTY, ITL_IS_STEP)}
+        if labels and labels != self._labels:
+            self._labels = labels
+            self._sink(Facts(self._server.id, t, dict[str, Value](labels)))
 
     async def _ask(self, web: aiohttp.ClientSession) -> bool:
         """Facts from the version, models and info pages; False while the server is not ready to tell."""

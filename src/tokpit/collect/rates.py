@@ -1,90 +1,57 @@
-"""From scrapes to metric values: rates of counters, quantiles of the last window, gauges gated where they lie. Pure."""
+"""From scrapes to metric values: gauges as they are, rates since the last one, quantiles of the last window. Pure."""
 
 from __future__ import annotations
 
 from collections import deque
 
 from tokpit.domain.metrics import REGISTRY
-from tokpit.domain.records import Histogram, MetricsPage
+from tokpit.domain.records import MetricsPage
+from tokpit.engines.logkit.rates import between
 
 WINDOW_S = 30.0
 """Quantiles are over the observations of this many seconds: a scrape interval alone holds too few."""
-_RATES = {"gen_tokens_total": "gen_tps", "prompt_tokens_total": "prompt_tps"}
-_DELTAS = {"preemptions_total": "preemptions"}
-_QUANTILES = (("p50", 0.5), ("p99", 0.99))
 
 
 class Rates:
-    """Holds what the last scrapes said of one server."""
+    """Holds the last scrapes of one server."""
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[float, float]] = {}
-        self._windows: dict[str, deque[tuple[float, Histogram]]] = {}
+        self._pages: deque[tuple[float, MetricsPage]] = deque()
 
     def update(self, t: float, page: MetricsPage) -> dict[str, float]:
-        """Values by registered tag for a scrape at `t` (seconds, rising); empty where the page says nothing."""
-        values = {tag: value for tag, value in page.values.items() if tag in REGISTRY}
-        running = page.values.get("running_reqs")
-        for counter, tag in _RATES.items():
-            rate = self._rate(counter, t, page, spread=tag == "gen_tps" and bool(running))
-            if tag not in page.values and rate is not None:
-                values[tag] = rate
-        for counter, tag in _DELTAS.items():
-            if (added := self._added(counter, t, page)) is not None:
-                values[tag] = added
-        if running == 0 and "gen_tps" in values:
-            values["gen_tps"] = 0.0  # gauges keep the last rate for ever once the server is idle
-        for name, histogram in page.histograms.items():
-            values.update(self._quantiles(name.removesuffix("_s"), t, histogram))
-        if "step_ms" not in values and running and values.get("gen_tps") and "accept_len" in values:
-            values["step_ms"] = 1000.0 * running * values["accept_len"] / values["gen_tps"]
-        return values
-
-    def _rate(self, counter: str, t: float, page: MetricsPage, *, spread: bool) -> float | None:
-        """Per second since the last scrape. None on the first one and after a reset (the server restarted).
-
-        With `spread`, a counter that stands still while requests run is one that moves only when a request ends: no
-        rate is given then, and what it adds later counts for the whole time since it moved last.
-        """
-        value = page.values.get(counter)
-        if value is None:
-            return None
-        before = self._last.get(counter)
-        if before is None or value < before[1] or t <= before[0]:
-            self._last[counter] = (t, value)
-            return None
-        added = value - before[1]
-        if added == 0 and spread:
-            return None
-        self._last[counter] = (t, value)
-        return added / (t - before[0])
-
-    def _added(self, counter: str, t: float, page: MetricsPage) -> float | None:
-        value = page.values.get(counter)
-        if value is None:
-            return None
-        before = self._last.get(counter)
-        self._last[counter] = (t, value)
-        return value - before[1] if before is not None and value >= before[1] else None
-
-    def _quantiles(self, name: str, t: float, histogram: Histogram) -> dict[str, float]:
-        window = self._windows.setdefault(name, deque())
-        if window and (window[-1][1].bounds != histogram.bounds or _went_back(window[-1][1], histogram)):
-            window.clear()
-        window.append((t, histogram))
-        # The newest entry that is old enough stays, as the base of the window.
-        while len(window) > 2 and window[1][0] <= t - WINDOW_S:
-            window.popleft()
-        if len(window) < 2:
-            return {}
-        recent = histogram.minus(window[0][1])
-        found = {}
-        for word, q in _QUANTILES:
-            tag = f"{name}_{word}_s"
-            if tag in REGISTRY and (value := recent.quantile(q)) is not None:
-                found[tag] = value
-        return found
+        """Values by registered tag for a scrape at `t` (seconds); gauges win over what is derived from counters."""
+        if self._pages and (t <= self._pages[-1][0] or _restarted(self._pages[-1][1], page)):
+            self._pages.clear()
+        values: dict[str, float] = {}
+        if self._pages:
+            first_t, first = self._pages[0]
+            last_t, last = self._pages[-1]
+            values.update(_quantiles(between(first, page, t - first_t)))
+            values.update(_but_quantiles(between(last, page, t - last_t)))
+        values.update(page.values)
+        self._pages.append((t, page))
+        # The newest scrape that is old enough stays, as the base of the window.
+        while len(self._pages) > 2 and self._pages[1][0] <= t - WINDOW_S:
+            self._pages.popleft()
+        return {tag: value for tag, value in values.items() if tag in REGISTRY}
 
 
-def _went_back(earlier: Histogram, later: Histogram) -> bool:
-    return any(b < a for a, b in zip(earlier.counts, later.counts, strict=True))
+def _is_quantile(tag: str) -> bool:
+    return tag.endswith(("_p50_s", "_p99_s"))
+
+
+def _quantiles(values: dict[str, float]) -> dict[str, float]:
+    return {tag: value for tag, value in values.items() if _is_quantile(tag)}
+
+
+def _but_quantiles(values: dict[str, float]) -> dict[str, float]:
+    return {tag: value for tag, value in values.items() if not _is_quantile(tag)}
+
+
+def _restarted(before: MetricsPage, after: MetricsPage) -> bool:
+    """Whether a counter fell: then nothing before it may be subtracted."""
+    return any(
+        after.values[name] < value
+        for name, value in before.values.items()
+        if name.endswith("_total") and name in after.values
+    )

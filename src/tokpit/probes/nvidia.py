@@ -247,12 +247,14 @@ def _sample(
         )
     errors = unreadable(row)
     metrics = [field for field in row if field not in ("index", "uuid", "name", "pci.bus_id")]
-    if len(metrics) >= 3 and all("error" in errors.get(field, "").lower() for field in metrics):
+    gone = len(metrics) >= 3 and all("error" in errors.get(field, "").lower() for field in metrics)
+    if gone:
         problems.append(Problem("GPU_LOST", f"GPU {index} answers nothing but errors: reboot the host", index))
-        errors = {}
-    problems += [_unreadable(index, field, reason) for field, reason in errors.items()]
-    asked_memory = "memory.used" in row or "memory.total" in row
-    if asked_memory and not unified and not mig and not errors and not {"mem_used_mib", "mem_total_mib"} & set(figures):
+    else:
+        problems += [_unreadable(index, field, reason) for field, reason in errors.items()]
+    asked = {"memory.used", "memory.total"} & set(row)
+    silent = not asked & set(errors) and not {"mem_used_mib", "mem_total_mib"} & set(figures)
+    if asked and silent and not unified and not mig:
         problems.append(
             Problem("GPU_MEM_UNKNOWN", f"GPU {index} does not tell its memory: check `nvidia-smi -q` and driver", index)
         )

@@ -155,18 +155,21 @@ cat "$R"/[0-9]*/stat 2>/dev/null | awk '{
 } END { print "b total", n }'
 hex() { od -An -v -tx1 2>/dev/null | tr -d ' \n'; }
 links=
-for d in "$R"/[0-9]*; do
-  p=${d##*/}; all=; line=
-  { while IFS= read -r line || [ -n "$line" ]; do all=$all$line; line=; done <"$d/cmdline"; } 2>/dev/null
-  case $all in
-    ''|*tokpit-proc*) continue ;;
-    tee*|*/tee*|@PATTERNS@) ;;
-    *) continue ;;
-  esac
-  echo "a $p $(hex <"$d/cmdline")"
+# head names each file before its bytes: one process reads all command lines, and none is started for each of them.
+for p in $(head -c 4096 "$R"/[0-9]*/cmdline 2>/dev/null | tr '\000' ' ' | awk '
+  function tell() { if (hit && !own) print pid; hit = 0; own = 0 }
+  /^==> .*\/cmdline <==$/ { tell(); n = split($2, part, "/"); pid = part[n - 1]; first = 1; next }
+  { low = tolower($0)
+    if (low ~ /@WORDS@/ || (first && $0 ~ /^([^ ]*\/)?tee /)) hit = 1
+    if (index($0, "tokpit-proc")) own = 1
+    first = 0 }
+  END { tell() }'); do
+  d=$R/$p
+  echo "a $p $({ hex <"$d/cmdline"; } 2>/dev/null)"
   uid=
   { while read -r k v _; do case $k in Uid:) uid=$v; break ;; esac; done <"$d/status"; } 2>/dev/null
-  [ -n "$uid" ] && echo "u $p $uid $(id -nu "$uid" 2>/dev/null || echo "$uid")"
+  user=$(awk -F: -v u="$uid" '$3 == u { print $1; exit }' /etc/passwd 2>/dev/null)
+  [ -n "$uid" ] && echo "u $p $uid ${user:-$(id -nu "$uid" 2>/dev/null || echo "$uid")}"
   { [ -f "$d/fd/1" ] && echo "t $p 1 file"; [ -f "$d/fd/2" ] && echo "t $p 2 file"; } 2>/dev/null
   echo "g $p $({ hex <"$d/cgroup"; } 2>/dev/null)"
   links="$links $d/cwd $d/exe $d/fd"
@@ -181,9 +184,8 @@ echo e
 
 
 def script(words: Sequence[str]) -> str:
-    """The script; `words` (lower case letters, digits, dashes) are looked for in command lines, in any case."""
-    patterns = "|".join("*" + "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in w) + "*" for w in words)
-    shell = _SHELL.replace("@PATTERNS@", patterns)
+    """The script; `words` (lower case letters and digits) are looked for in command lines, in any case."""
+    shell = _SHELL.replace("@WORDS@", "|".join(words))
     return (
         f"code='{_PYTHON}'\n{mark('processes')}\n"
         f'if python3 -I -S -c "$code" {" ".join(words)} 2>/dev/null; then :; else\n{mark("processes")}\n{shell}fi\n'

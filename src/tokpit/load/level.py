@@ -7,21 +7,21 @@ import random
 import time
 from array import array
 from collections import deque
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from .clock import Clock, now_ns
 from .plan import Plan
 from .prompts import PromptSource
 from .request import Client
 from .stream import Exchange
+from .watch import overdue, watch_period_s
 
 DEAD_AFTER = 5
 """Failed connections in a row that end a sweep."""
 PROGRESS_S = 0.25
 LAG_PERIOD_S = 0.02
 PREBUILD_BYTES = 64 * 1024 * 1024
-AFTER_DONE_S = 1.0
-"""Real seconds that a body may stay open after [DONE]."""
 BACK_OFF_S = 0.25
 """A level by time waits this long (host clock) after a refusal, or as long as Retry-After says."""
 
@@ -82,6 +82,8 @@ class LevelRun:
         if self.plan.duration_s is not None:
             self._deadline_ns = self.t_begin + int(self.clock.real_s(self.plan.duration_s) * 1e9)
         helpers = [asyncio.ensure_future(job()) for job in (self._obey, self._watch, self._lag, self._tick)]
+        for helper in helpers:
+            helper.add_done_callback(self._helper_ended)
         try:
             if self.rate is not None:
                 await self._open_loop(self.rate)
@@ -94,8 +96,11 @@ class LevelRun:
             await self._cancel_all()
             for helper in helpers:
                 helper.cancel()
-            await asyncio.gather(*helpers, return_exceptions=True)
+            ends = await asyncio.gather(*helpers, return_exceptions=True)
             self.unique_prompts = len(self._hashes)
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
         if self._on_progress:
             self._on_progress(self)
 
@@ -168,7 +173,7 @@ class LevelRun:
             else:
                 if self.plan.turns > 1:
                     messages = self._source.opening(self.level, index)
-                body = self._bodies.pop(index, None) or self._build(index)
+                body = self._bodies.pop(index, b"") or self._build(index)
             x = Exchange(len(self.exchanges), turn)
             x.t_due = due_ns if not turn else 0
             if self.plan.turns > 1:
@@ -239,6 +244,10 @@ class LevelRun:
         self.built_prompts += 1
         return body
 
+    def _helper_ended(self, helper: asyncio.Future[None]) -> None:
+        if not helper.cancelled() and helper.exception() is not None:
+            self._halt.set()  # without its watchdog a level could last for ever
+
     # -- helpers that run beside the requests
 
     async def _obey(self) -> None:
@@ -255,35 +264,15 @@ class LevelRun:
             halt.cancel()
 
     async def _watch(self) -> None:
-        limits = self.plan.timeouts
-        named = [limit for limit in (limits.connect_s, limits.first_s, limits.between_s, limits.total_s) if limit]
-        period_s = min([0.1, *(max(0.005, self.clock.real_s(limit) / 10) for limit in named)])
+        period_s = watch_period_s(self.plan.timeouts, self.clock)
         while True:
             await asyncio.sleep(period_s)
             now = now_ns()
             for x in list(self.in_flight):
-                name, detail = self._overdue(x, now)
+                name, detail = overdue(x, now, self.plan.timeouts, self.clock)
                 if name and x.task is not None and not x.timeout:
                     x.timeout, x.detail = name, detail
                     x.task.cancel()
-
-    def _overdue(self, x: Exchange, now: int) -> tuple[str, str]:
-        limits, past = self.plan.timeouts, self.clock.host_s
-        if x.done:
-            return ("done", "") if now - x.t_last_rx > AFTER_DONE_S * 1e9 else ("", "")
-        if not x.t_sent:
-            if past(now - x.t_start) > limits.connect_s:
-                return "timeout.connect", f"no connection within {limits.connect_s:g} s, the client's own limit"
-            return "", ""
-        if limits.total_s is not None and past(now - x.t_sent) > limits.total_s:
-            return "timeout.total", f"not finished within {limits.total_s:g} s, the client's own limit"
-        if not x.t_first:
-            if limits.first_s is not None and past(now - x.t_sent) > limits.first_s:
-                return "timeout.first", f"no token within {limits.first_s:g} s, the client's own limit"
-        elif limits.between_s is not None and past(now - x.t_last_rx) > limits.between_s:
-            chunks = len(x.stamps)
-            return "timeout.between", f"silent for {limits.between_s:g} s after {chunks} chunks, the client's own limit"
-        return "", ""
 
     async def _lag(self) -> None:
         while True:

@@ -58,7 +58,8 @@ def _part(part: str, text: str) -> list[int]:
         raise ValueError(f"the range {part!r} needs a step of at least 1")
     if sign in ("x", "*") and step < 2:
         raise ValueError(f"the range {part!r} needs a factor of at least 2")
-    values, value = [], low
+    values: list[int] = []
+    value = low
     while value <= high and len(values) <= MAX_LEVELS:
         values.append(value)
         value = value * step if sign in ("x", "*") else value + step

@@ -121,7 +121,7 @@ class Plan:
 
     def to_dict(self, *, secrets: bool = True) -> dict[str, Any]:
         """Plain data for JSON; `secrets=False` leaves the header values out."""
-        data = asdict(self)
+        data = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         if not secrets:
             data["headers"] = dict.fromkeys(self.headers, "***")
         return data

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import math
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import aiohttp
 
@@ -112,8 +114,6 @@ async def _refused(x: Exchange, response: aiohttp.ClientResponse) -> None:
 
 
 def _message(body: bytes) -> str:
-    import json
-
     try:
         parsed = json.loads(body)
     except ValueError:

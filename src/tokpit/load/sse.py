@@ -31,17 +31,17 @@ class SseSplitter:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of every event that `chunk` completes; raises SseError for an event over 32 MiB."""
-        if not self._buf and not self._data and not self._skip_lf and self._started and chunk[-2:] == b"\n\n":
-            # The usual read: whole events, LF only. No copy through the buffer.
-            if b"\r" not in chunk:
-                events = []
-                for block in chunk[:-2].split(b"\n\n"):
-                    if block[:6] == b"data: " and b"\n" not in block:
-                        events.append(block[6:])
-                    else:
-                        self._block(block, events)
-                return events
-        return self._general(chunk)
+        clean = self._started and not (self._buf or self._data or self._skip_lf)
+        if not clean or chunk[-2:] != b"\n\n" or b"\r" in chunk:
+            return self._general(chunk)
+        # The usual read: whole events, LF only. No copy through the buffer.
+        events: list[bytes] = []
+        for block in chunk[:-2].split(b"\n\n"):
+            if block[:6] == b"data: " and b"\n" not in block:
+                events.append(block[6:])
+            else:
+                self._block(block, events)
+        return events
 
     def flush(self) -> list[bytes]:
         """What is left at a clean end of the body."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from array import array
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from .sse import SseError, SseSplitter
 
 try:  # three times faster where the host has it, never needed
-    from orjson import loads as _loads
+    _loads: Callable[[bytes], Any] = importlib.import_module("orjson").loads
 except ImportError:
     _loads = json.loads
 
@@ -150,12 +152,12 @@ class Decoder:
 
     def _usage(self, usage: dict[str, Any]) -> None:
         x = self.x
-        for key, name in (("completion_tokens", "completion_tokens"), ("prompt_tokens", "prompt_tokens")):
-            value = usage.get(key)
-            if isinstance(value, int) and value >= (getattr(x, name) or 0):
-                # Some proxies send zeros until the last chunk: zero alone is not yet a count.
-                if value or getattr(x, name) is not None or x.finish or usage.get("prompt_tokens"):
-                    setattr(x, name, value)
+        for name in ("completion_tokens", "prompt_tokens"):
+            value, before = usage.get(name), getattr(x, name)
+            # Some proxies send zeros until the last chunk: two zeros are not yet a count.
+            counts = bool(usage.get("prompt_tokens") or usage.get("completion_tokens"))
+            if isinstance(value, int) and counts and value >= (before or 0):
+                setattr(x, name, value)
         details = usage.get("prompt_tokens_details")
         if isinstance(details, dict) and isinstance(details.get("cached_tokens"), int):
             x.cached_tokens = details["cached_tokens"]

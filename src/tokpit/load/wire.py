@@ -35,11 +35,13 @@ class StampedSocket(socket.socket):
     requests = 0
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
+        """As socket.recv, and keeps the stamp."""
         data, ancillary, _, _ = self.recvmsg(min(bufsize, _READ_BYTES), _ANCILLARY, flags)
         self._keep(ancillary)
         return data
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0, /) -> int:
+        """As socket.recv_into, and keeps the stamp."""
         view = memoryview(buffer)[:nbytes] if nbytes else buffer
         size, ancillary, _, _ = self.recvmsg_into([view], _ANCILLARY, flags)
         self._keep(ancillary)
@@ -62,10 +64,12 @@ class StampedBody(BytesPayload):
         self._exchange = exchange
 
     async def write(self, writer: Any) -> None:
+        """Starts the clock, then writes (aiohttp before 3.12 calls this one)."""
         self._exchange.t_sent = now_ns()
         await super().write(writer)
 
     async def write_with_length(self, writer: Any, content_length: int | None) -> None:
+        """Starts the clock, then writes."""
         self._exchange.t_sent = now_ns()
         await super().write_with_length(writer, content_length)
 
@@ -94,6 +98,7 @@ class Tap(asyncio.Protocol):
         transport.set_protocol(self)
 
     def data_received(self, data: bytes) -> None:
+        """Bytes of the answer."""
         sock = self._sock
         self._kernel = sock is not None and sock.stamp_ns > 0
         self._stamp = self._clock.from_realtime(sock.stamp_ns) if sock is not None and self._kernel else now_ns()
@@ -123,18 +128,22 @@ class Tap(asyncio.Protocol):
         self._resume()
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection is gone, cleanly if `exc` is None."""
         self.lost = exc
         self._inner.connection_lost(exc)
         if self._content is not None:
             self._drain(closed=True)
 
     def eof_received(self) -> bool | None:
+        """The peer closed its side."""
         return cast(Optional[bool], self._inner.eof_received())
 
     def pause_writing(self) -> None:
+        """Handed on."""
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
+        """Handed on."""
         self._inner.resume_writing()
 
     def _resume(self) -> None:
@@ -218,6 +227,20 @@ class Wire:
                     raise
 
         return TappedResponse
+
+
+def allow_connections(count: int) -> None:
+    """Raises this process's soft limit of open files, as far as its hard limit lets it, to fit `count` sockets."""
+    try:
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = count + 256
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    except (ImportError, OSError, ValueError):
+        pass
 
 
 def open_session(clock: Clock, *, connect_timeout_s: float) -> aiohttp.ClientSession:

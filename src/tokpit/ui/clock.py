@@ -27,14 +27,15 @@ class Clock:
 
     def now(self, host: str) -> float:
         """UTC seconds on the host's clock."""
-        ask = getattr(self._session, "now", None)
-        if callable(ask):
-            return float(ask(host))
+        state = self._session.store.hosts.get(host)
+        ask = getattr(self._session, "host", None)
+        if callable(ask) and state is not None and state.link is not None:
+            return float(ask(host).now())
         factor = self.factor(host)
         wall = self._wall()
         if factor == 1.0:
             return wall
-        newest = newest_t(self._session.store.hosts.get(host), self._session.store)
+        newest = newest_t(state, self._session.store)
         anchor = self._anchors.get(host)
         if anchor is None or anchor[0] + (wall - anchor[1]) * factor < newest:
             anchor = self._anchors[host] = (newest, wall)

@@ -50,6 +50,15 @@ def tick(value: float, unit: str) -> str:
     return f"{value:g}"
 
 
+def compact(count: int | None) -> str | None:
+    """A count of tokens as `131k`, in thousands of 1024 where it is a multiple of them; None stays None."""
+    if count is None:
+        return None
+    if count >= 1024 and count % 1024 == 0:
+        return f"{count // 1024}Ki"
+    return f"{count / 1000:g}k" if count >= 10_000 else str(count)
+
+
 def seconds(value: float | None) -> str:
     """A latency: ms below one second."""
     if value is None or value != value:

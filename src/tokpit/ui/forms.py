@@ -11,7 +11,7 @@ from tokpit.errors import TokpitError, UsageError
 from tokpit.transport.base import HostSpec, quote
 
 LAUNCH_FIELDS: tuple[tuple[str, str, str], ...] = (
-    ("program", "environment", "folder of the environment, or the program with its words"),
+    ("program", "environment", "folder of the environment, or the program; empty: looked for on the host"),
     ("model", "model", "path on the host, or repository name"),
     ("port", "port", ""),
     ("tp", "tensor parallel", "GPUs"),
@@ -26,6 +26,9 @@ SWEEP_FIELDS: tuple[tuple[str, str, str, str], ...] = (
     ("requests", "requests per level", "", "empty: twice the concurrency, at least 8"),
     ("max_tokens", "output tokens", "1024", "per request"),
 )
+
+
+FOUND = "‹the engine found on the host›"
 
 
 def whole(name: str, text: str, *, least: int = 1) -> int | None:
@@ -83,7 +86,7 @@ def launch_spec(host: str, engine: str, fields: Mapping[str, str], *, program: t
 def program_words(engine_name: str, text: str) -> tuple[str, ...]:
     """The words that start the engine: one word is an environment folder, several are the program itself.
 
-    Raises UsageError for an empty field.
+    Empty: the launch looks for the engine on the host. Raises UsageError.
     """
     from tokpit.engines.registry import engine
 
@@ -91,9 +94,7 @@ def program_words(engine_name: str, text: str) -> tuple[str, ...]:
         words = tuple(shlex.split(text))
     except ValueError as problem:
         raise UsageError(f"environment: {problem}".lower()) from None
-    if not words:
-        raise UsageError("environment: needed (the folder of the environment that has the engine)")
-    if len(words) > 1:
+    if len(words) != 1:
         return words
     return engine(engine_name).default_program(words[0].rstrip("/"), None)
 
@@ -103,7 +104,7 @@ def command_line(spec: LaunchSpec) -> str:
     from tokpit.engines.registry import engine
 
     flags = engine(spec.engine).to_flags(spec.settings, spec.version)
-    return quote((*spec.program, *flags))
+    return f"{quote(spec.program) if spec.program else FOUND} {quote(flags)}"
 
 
 def preview(host: str, engine_name: str, fields: Mapping[str, str]) -> tuple[LaunchSpec | None, str]:
@@ -130,7 +131,7 @@ def first_values(spec: HostSpec | None, engine_name: str) -> dict[str, str]:
 
 
 def sweep_plan(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Arguments of `sweep.start`: `levels`, `requests` (None: by concurrency), `max_tokens`. Raises UsageError."""
+    """Arguments of `sweep.start`: `levels` (text), `requests` (None: by concurrency), `max_tokens`. Raises UsageError."""
     levels = []
     for part in fields.get("levels", "").replace(" ", ",").split(","):
         if part:
@@ -143,7 +144,7 @@ def sweep_plan(fields: Mapping[str, str]) -> dict[str, Any]:
     if max_tokens is None:
         raise UsageError("output tokens: needed")
     return {
-        "levels": tuple(levels),
+        "levels": ",".join(map(str, levels)),
         "requests": whole("requests per level", fields.get("requests", "")),
         "max_tokens": max_tokens,
     }

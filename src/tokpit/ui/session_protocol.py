@@ -28,6 +28,11 @@ class ConfirmRequest(Protocol):
         ...
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the checks said."""
+        ...
+
+    @property
     def typed_word(self) -> str | None:
         """Word that must be typed for a destructive command; None: a button is enough."""
         ...

@@ -19,6 +19,7 @@ from tokpit.ui.widgets.panel import Panel
 
 PLOTEXT_MIN = (44, 8)
 """Width and height of a body from which the larger engine is worth its cost."""
+NARROW = 30
 
 
 @dataclass(frozen=True)
@@ -30,17 +31,19 @@ class ChartSpec:
     tags: tuple[str, ...]
     floor: float = 1.0
     always: bool = False
+    short: str = ""
+    """Title where there is little room."""
     low: float = 0.0
 
 
 LIVE_CHARTS = (
-    ChartSpec("chart-gen", "generation", ("gen_tps",), floor=10.0, always=True),
-    ChartSpec("chart-batch", "requests", ("running_reqs", "queue_reqs", "max_running_reqs"), floor=4.0, always=True),
-    ChartSpec("chart-accept", "acceptance", ("accept_len",), floor=2.0, low=1.0),
-    ChartSpec("chart-cache", "cache use", ("kv_usage", "state_usage", "swa_usage", "host_cache_usage"), floor=1.0),
+    ChartSpec("chart-gen", "generation", ("gen_tps",), floor=10.0, always=True, short="gen"),
+    ChartSpec("chart-batch", "requests", ("running_reqs", "queue_reqs", "max_running_reqs"), floor=4.0, always=True, short="reqs"),
+    ChartSpec("chart-accept", "acceptance", ("accept_len",), floor=2.0, low=1.0, short="accept"),
+    ChartSpec("chart-cache", "cache use", ("kv_usage", "state_usage", "swa_usage", "host_cache_usage"), floor=1.0, short="cache"),
     ChartSpec("chart-prefill", "prefill", ("prompt_tps",), floor=100.0),
     ChartSpec("chart-latency", "TTFT", ("ttft_p50_s", "ttft_p99_s"), floor=0.1),
-    ChartSpec("chart-prefix", "prefix hits", ("prefix_hit_rate",), floor=1.0),
+    ChartSpec("chart-prefix", "prefix hits", ("prefix_hit_rate",), floor=1.0, short="prefix"),
     ChartSpec("chart-itl", "ITL", ("itl_p50_s", "itl_p99_s"), floor=0.05),
 )
 _SHORT = {
@@ -93,7 +96,8 @@ class ChartPanel(Panel):
     def heading(self, width: int) -> tuple[Row, Row]:
         """Title, then each current value in its curve's colour, and the age once it is not fresh."""
         server = self.view.server
-        title: Row = [(self.spec.title, "title")]
+        name = self.spec.short if self.spec.short and width < NARROW else self.spec.title
+        title: Row = [(name, "title")]
         if not self.has_data(server) or server is None:
             return title, []
         spans: list[Span] = []
@@ -105,7 +109,7 @@ class ChartPanel(Panel):
             newest = max(newest or 0.0, series.last_t or 0.0)
             value = figures.quantity(series.last, metric(tag).unit)
             stale = self.view.stale(series.last_t)
-            spans.append(("  " if spans else "", "fg"))
+            spans.append((("  " if width >= NARROW else " ") if spans else "", "fg"))
             if tag in _SHORT:
                 spans.append((_SHORT[tag] + " ", "dim"))
                 value = value.removesuffix(" req")
@@ -139,6 +143,10 @@ class ChartPanel(Panel):
             gap = _gap(series, self.view)
             curves.append(Curve(tag, style, *with_gaps(xs, ys, gap)))
             top = max(top, max(ys, default=0.0))
+        cap = server.facts.get("max_running_reqs")
+        if self.spec.id == "chart-batch" and isinstance(cap, (int, float)) and not self._sampled(server):
+            curves.append(Curve("cap", SERIES[2], [start, now], [float(cap)] * 2))
+            top = max(top, float(cap))
         high = 1.0 if unit == "fraction" else nice_top(top * 1.02, floor=self.spec.floor)
         ticks = y_ticks(self.spec.low, high, height - 1, lambda v: figures.tick(v, unit))
         marks = tuple(m.t for m in server.marks if m.t >= start)
@@ -150,6 +158,10 @@ class ChartPanel(Panel):
             ticks,
             marks,
         )
+
+    def _sampled(self, server: ServerState) -> bool:
+        series = server.series.get("max_running_reqs")
+        return series is not None and series.last is not None
 
     def _end(self, server: ServerState) -> float:
         """The right edge: now; the newest figure of a server that has gone, so that its last minutes stay in view."""

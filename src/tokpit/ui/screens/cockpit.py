@@ -14,6 +14,7 @@ from tokpit.ui.charts.panel import LIVE_CHARTS, ChartPanel
 from tokpit.ui.screens.base import PumpedScreen, tell
 from tokpit.ui.text import Row, Span
 from tokpit.ui.view import View, simulated_label
+from tokpit.ui.widgets.flags import FlagsPanel
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.hardware import GpuPanel, MemoryPanel
 from tokpit.ui.widgets.header import Header, link_trouble
@@ -21,6 +22,7 @@ from tokpit.ui.widgets.log_view import LogView
 from tokpit.ui.widgets.panel import Panel
 from tokpit.ui.widgets.tree import HostTree
 
+FLAGS_MIN_ROWS = 6
 WINDOWS_S = (60.0, 7200.0)
 
 
@@ -79,7 +81,7 @@ class Cockpit(PumpedScreen):
         super().__init__(view)
         self._charts = [ChartPanel(view, spec, engine=chart_engine) for spec in LIVE_CHARTS]
         self._shown: tuple[str, ...] = ()
-        self._arranged: tuple[object, ...] = ()
+        self._folded_for: tuple[object, ...] = ()
         self._zoomed: Panel | None = None
 
     def compose(self) -> ComposeResult:
@@ -88,6 +90,7 @@ class Cockpit(PumpedScreen):
         with Horizontal(id="middle"):
             with Vertical(id="left"):
                 yield HostTree(self.view)
+                yield FlagsPanel(self.view)
                 yield GpuPanel(self.view)
                 yield MemoryPanel(self.view)
             with Vertical(id="right"):
@@ -101,30 +104,31 @@ class Cockpit(PumpedScreen):
     def on_mount(self) -> None:
         """The tree has the focus first."""
         super().on_mount()
-        self.arrange()
+        self.fold()
         self.query_one(HostTree).focus()
 
     def on_resize(self, event: events.Resize) -> None:
         """Fold or unfold."""
-        self.arrange()
+        self.fold()
 
     def before_pump(self) -> None:
         """Select the first server found; fold panels by what there is to show."""
         self.console.follow_selection()
-        self.arrange()
+        self.fold()
 
     # Folding -------------------------------------------------------------------------------
 
-    def arrange(self) -> None:
+    def fold(self) -> None:
         """Give each panel its place for the present size and data; does nothing when neither has changed."""
         width, height = self.size
         has_server = self.view.server is not None
         gpus = self.query_one(GpuPanel)
         wanted = tuple(c.spec.id for c in self._charts if c.spec.always or c.has_data(self.view.server))
-        key = (width, height, has_server, wanted, gpus.wanted_rows(), self._zoomed)
-        if key == self._arranged or not width:
+        key = (width, height, has_server, wanted, gpus.wanted_rows(), self.query_one(HostTree).wanted_rows())
+        key = (*key, self._zoomed)
+        if key == self._folded_for or not width:
             return
-        self._arranged = key
+        self._folded_for = key
         rows = height - 3
         left = 25 if width < 100 else 32 if width < 160 else 38
         self.query_one("#left").styles.width = left
@@ -149,11 +153,14 @@ class Cockpit(PumpedScreen):
         _fill_last_row(self._charts, shown if self._zoomed is None else (), columns)
 
     def _fold_left(self, rows: int, gpus: GpuPanel) -> None:
-        memory = self.query_one(MemoryPanel)
-        memory.styles.height = 5 if rows >= 30 else 4
-        frame = 2 if rows >= 30 else 1
-        room = rows - int(memory.styles.height.value) - max(7, rows // 3)
-        gpus.styles.height = max(2, min(gpus.wanted_rows() + frame, room))
+        memory, tree, flags = self.query_one(MemoryPanel), self.query_one(HostTree), self.query_one(FlagsPanel)
+        frame = 2 if memory.roomy else 1
+        memory_rows = 3 + frame
+        gpu_rows = max(2, min(gpus.wanted_rows() + frame, rows - memory_rows - max(7, rows // 3)))
+        memory.styles.height, gpus.styles.height = memory_rows, gpu_rows
+        rest = rows - memory_rows - gpu_rows - (tree.wanted_rows() + frame)
+        flags.display = rest >= FLAGS_MIN_ROWS and self.view.server is not None
+        tree.styles.height = tree.wanted_rows() + frame if flags.display else "1fr"
 
     # Actions -------------------------------------------------------------------------------
 
@@ -179,7 +186,7 @@ class Cockpit(PumpedScreen):
     def action_refresh_host(self) -> None:
         """Look at the host again."""
         if self.view.host is not None:
-            self.run_command("host.refresh", host=self.view.host)
+            self.console.refresh_host(self.view.host)
 
     def action_pause(self) -> None:
         """Hold the log still, or follow it."""
@@ -210,7 +217,7 @@ class Cockpit(PumpedScreen):
         else:
             focused = self.focused
             self._zoomed = focused if isinstance(focused, (LogView, ChartPanel)) else self._charts[0]
-        self.arrange()
+        self.fold()
         self.redraw_all()
 
     def action_search(self) -> None:
@@ -242,9 +249,10 @@ class Cockpit(PumpedScreen):
 
 
 def grid_for(width: int, rows: int, count: int) -> tuple[int, int]:
-    """Columns and lines of charts for that room: cells of at least 27 x 5, at most half of the height."""
-    columns = max(1, min(3 if width >= 140 else 2 if width >= 54 else 1, count))
-    lines = max(1, min(-(-count // columns), 2 if rows >= 18 else 1, 2))
+    """Columns and lines of charts for that room: cells of at least 27 x 5, full rows where the count allows it."""
+    most = max(1, min(3 if width >= 140 else 2 if width >= 54 else 1, count))
+    columns = next((c for c in range(most, 1, -1) if count % c == 0), most)
+    lines = max(1, min(-(-count // columns), 2 if rows >= 18 else 1))
     return columns, lines
 
 

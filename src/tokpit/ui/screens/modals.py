@@ -44,6 +44,8 @@ class ConfirmScreen(ModalScreen[bool]):
         with Vertical(id="box"):
             yield Static(content(request.title), classes="title")
             yield Static(content(risk_text(request.risk)), classes="destructive" if request.typed_word else "risk")
+            for warning in request.warnings:
+                yield Static(content(f"! {warning}"), classes="risk")
             if request.lines:
                 with VerticalScroll(id="lines", can_focus=False):
                     yield Static(content("\n".join(mask_secrets(line) for line in request.lines)))
@@ -127,6 +129,7 @@ def risk_text(risk: Any) -> str:
     word = str(getattr(risk, "value", risk) or "").lower()
     return {
         "read": "This only reads.",
+        "load": "This sends requests to the server.",
         "change": "This changes something on the host.",
         "destructive": "This ends something that may serve people.",
     }.get(word, word)

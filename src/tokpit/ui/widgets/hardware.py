@@ -115,7 +115,7 @@ class MemoryPanel(Panel):
         share = used / total if used is not None and total else None
         text = f"{_g(used)}/{_g(total)}G"
         cpu = f"{figures.percent(memory.cpu_util)}" + (f" of {memory.cores}" if memory.cores else "")
-        rows: list[Row] = [gauge_row("mem", share, text, width, stale), gauge_row("cpu", memory.cpu_util, cpu, width, stale)]
+        rows: list[Row] = [gauge_row("mem", share, text, width, stale, alarm=True), gauge_row("cpu", memory.cpu_util, cpu, width, stale)]
         extra: list[Span] = []
         if memory.swap_used_bytes:
             extra.append((f"swap {_g(memory.swap_used_bytes)}G  ", "warn"))
@@ -126,8 +126,10 @@ class MemoryPanel(Panel):
         return [*rows, extra] if extra else rows
 
 
-def gauge_row(label: str, fraction: float | None, text: str, width: int, stale: bool) -> list[Span]:
-    """`util ████████──── 97%`: label, bar, figure at the right."""
+def gauge_row(
+    label: str, fraction: float | None, text: str, width: int, stale: bool, *, alarm: bool = False
+) -> list[Span]:
+    """`util ████████──── 97%`: label, bar, figure at the right; `alarm`: the fuller, the warmer."""
     head = fit(label, 5) if label else ""
     room = width - len(head) - len(text) - 1
     if room < 4:
@@ -135,7 +137,7 @@ def gauge_row(label: str, fraction: float | None, text: str, width: int, stale: 
     filled, rest = figures.bar(fraction, room)
     return [
         (head, "dim"),
-        (filled, "stale" if stale else figures.heat(fraction)),
+        (filled, "stale" if stale else figures.heat(fraction) if alarm else "gauge-low"),
         (rest, "track"),
         (" " + text, "stale" if stale else "fg"),
     ]

@@ -110,13 +110,23 @@ class Header(Panel):
             left += [(f"  {label} ", "dim"), (value, "fg")]
         return two_sided(left, [], width)
 
+    def _cap(self) -> object:
+        server = self.view.server
+        if server is None:
+            return None
+        series = server.series.get("max_running_reqs")
+        known = series.last if series is not None else None
+        known = server.facts.get("max_running_reqs", server.info.settings.max_running) if known is None else known
+        return f"{known:g}" if isinstance(known, (int, float)) else None
+
     def _facts(self) -> list[tuple[str, str]]:
         server = self.view.server
         if server is None:
             return []
         s = server.info.settings
         pairs: list[tuple[str, object]] = [("pid", server.info.pid), ("tp", s.tp)]
-        spec = s.spec_method and f"{s.spec_method} {s.spec_steps or ''}".strip()
-        pairs += [("spec", spec), ("ctx", s.context_len), ("max running", s.max_running)]
-        pairs += [("hicache", f"{s.hicache_gb:g} GB" if s.hicache_gb else None), ("quant", s.quantization)]
+        method = s.spec_method.upper() if s.spec_method in {"mtp", "eagle", "eagle3"} else s.spec_method
+        pairs += [(method or "", f"{s.spec_steps or '?'} steps" if method else None)]
+        pairs += [("hicache", f"{s.hicache_gb:g} GB" if s.hicache_gb else None), ("cap", self._cap())]
+        pairs += [("context", figures.compact(s.context_len)), ("quant", s.quantization)]
         return [(label, safe(value)) for label, value in pairs if value is not None and value != ""]

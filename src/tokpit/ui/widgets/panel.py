@@ -14,8 +14,10 @@ from tokpit.store.live import LiveStore
 from tokpit.ui.palette import Palette
 from tokpit.ui.text import Row, Span, crop_row, row_width, to_strip
 
-BOX_MIN_HEIGHT = 6
-BOX_MIN_WIDTH = 12
+BOX_MIN = (12, 4)
+"""Width and height from which a panel can have a box."""
+COMPACT = (90, 30)
+"""Terminals narrower or lower than this have title rules instead of boxes."""
 
 
 class Panel(Widget):
@@ -96,16 +98,21 @@ class Panel(Widget):
             return Size(width, height)
         if self._boxed:
             return Size(max(0, width - 4), max(0, height - 2))
-        return Size(max(0, width - 1), max(0, height - 1))
+        return Size(max(0, width - 2), max(0, height - 1))
+
+    @property
+    def roomy(self) -> bool:
+        """Whether the terminal is large enough for boxes."""
+        return self.app.size.width >= COMPACT[0] and self.app.size.height >= COMPACT[1]
 
     @property
     def _boxed(self) -> bool:
-        return self.framed and self.size.height >= BOX_MIN_HEIGHT and self.size.width >= BOX_MIN_WIDTH
+        return self.framed and self.roomy and self.size.width >= BOX_MIN[0] and self.size.height >= BOX_MIN[1]
 
     def render_line(self, y: int) -> Strip:
         """One line of the panel."""
         palette = self.palette
-        key = (self.size, id(palette), self.has_focus)
+        key = (self.size, self.app.size, id(palette), self.has_focus)
         if self._strips is None or key != self._strips_key:
             self._strips = [to_strip(row, self.size.width, palette) for row in self.rows()]
             self._strips_key = key
@@ -123,7 +130,7 @@ class Panel(Widget):
         body += [[] for _ in range(inner.height - len(body))]
         line = "focus" if self.has_focus else "border"
         if not self._boxed:
-            return [self._title_row(width, "─", "─", line), *body]
+            return [self._title_row(width, "─", "─", line), *([(" ", "fg"), *row] for row in body)]
         framed: list[Row] = [self._title_row(width, "╭", "╮", line)]
         for row in body:
             pad = " " * (inner.width - row_width(row))
@@ -132,16 +139,15 @@ class Panel(Widget):
         return framed
 
     def _title_row(self, width: int, first: str, last: str, line: str) -> Row:
-        left, right = self.heading(width - 6)
-        room = width - 6
-        right = crop_row(right, max(0, room - min(room, row_width(left)) - 1)) if right else right
-        left = crop_row(left, room - (row_width(right) + 2 if right else 0))
-        spans: list[Span] = [(first + "─", line)]
-        if left:
-            spans += [(" ", line), *left, (" ", line)]
-        tail: list[Span] = [(" ", line), *right, (" ", line)] if right else []
-        fill = width - row_width(spans) - row_width(tail) - 2
-        return [*spans, ("─" * max(0, fill), line), *tail, ("─" + last, line)]
+        start, end = (first + "─ ", " ─" + last) if self._boxed else ("─ ", " ")
+        room = width - len(start) - len(end) - 2
+        left, right = self.heading(room)
+        right = crop_row(right, max(0, room - min(room // 3, row_width(left))))
+        left = crop_row(left, room - row_width(right))
+        spans: list[Span] = [(start, line), *left, (" ", line)] if left else [(start + "─", line)]
+        tail: list[Span] = [(" ", line), *right, (end, line)] if right else [("─" + end.replace(" ", "─"), line)]
+        fill = width - row_width(spans) - row_width(tail)
+        return [*spans, ("─" * max(0, fill), line), *tail]
 
 
 def lines_text(rows: Sequence[Row]) -> list[str]:

@@ -64,22 +64,29 @@ class HostTree(Panel, can_focus=True):
         count = len({host for host, _ in self.nodes()})
         return [("hosts", "title")], [(str(count), "dim")] if count > 1 else []
 
+    def wanted_rows(self) -> int:
+        """Rows that would show every node."""
+        return max(3, sum(len(self._lines(node, 24)) for node in self.nodes()))
+
     def body(self, width: int, height: int) -> Sequence[Row]:
         """Every node, scrolled so that the selection is seen."""
         rows: list[Row] = []
         self._targets = []
         chosen = 0
         for node in self.nodes():
-            host, server_id = node
             if node == (self.view.host, self.view.server_id):
                 chosen = len(rows)
-            lines = self._server(server_id, width) if server_id else self._host(host, width)
+            lines = self._lines(node, width)
             rows += lines
             self._targets += [node] * len(lines)
         if not rows:
             return [[("no hosts yet", "dim")], [("give one on the command line:", "dim")], [("tokpit HOST", "fg")]]
         self._top = max(0, min(chosen - height // 2, len(rows) - height))
         return rows[self._top : self._top + height]
+
+    def _lines(self, node: Node, width: int) -> list[Row]:
+        host, server_id = node
+        return self._server(server_id, width) if server_id else self._host(host, width)
 
     def _host(self, name: str, width: int) -> list[Row]:
         state = self.view.store.hosts.get(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -95,7 +95,7 @@ class Host(Protocol):
 
 HostFactory = Callable[[HostSpec], Host]
 
-Prompt = Callable[[str, str], "str | None"]
+Prompt = Callable[[str, str], Awaitable["str | None"]]
 """Ask the user: kind (`password`, `passphrase`, `hostkey`) and question; None: refused."""
 
 

@@ -31,6 +31,28 @@ def resolved_strategy(strategy: str | None, version: str | None, *, overlap: boo
     return "extra_buffer" if later and overlap else "no_buffer"
 
 
+def overlap_on(
+    version: str | None,
+    *,
+    disabled: bool = False,
+    speculates: bool = False,
+    topk: int | None = None,
+    spec_v2: bool | None = None,
+) -> bool:
+    """Whether the overlap scheduler runs. Without speculation: unless disabled.
+
+    With speculation it needs the second engine: not before 0.5.5; 0.5.5 to 0.5.10 only with SGLANG_ENABLE_SPEC_V2
+    (`spec_v2`); 0.5.11 to 0.5.13 unless that is switched off or top-k is above 1; always from 0.5.14 on.
+    """
+    if disabled:
+        return False
+    if not speculates or since(version, "0.5.14") is not False:
+        return True
+    if since(version, "0.5.11"):
+        return spec_v2 is not False and (topk or 1) <= 1
+    return bool(since(version, "0.5.5")) and spec_v2 is True
+
+
 def slots_per_request(
     strategy: str | None, version: str | None = None, *, prefix_cache: bool = True, overlap: bool = True
 ) -> int | None:

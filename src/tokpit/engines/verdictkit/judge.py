@@ -203,11 +203,11 @@ def _last_start(
             unknown = _unknown(dialect, lines, index_of, case, outlived)
         if unknown is not None and _says_more(unknown, best):
             best = unknown
-        return _with_consequences(best.verdict, best.at, lines, deaths, exit_code, signal)
+        return _with_consequences(best.verdict, best.at, lines, deaths, (exit_code, signal))
     if deaths or bad_exit:
         unknown = _unknown(dialect, lines, index_of, case, outlived)
         if unknown is not None:
-            return _with_consequences(unknown.verdict, unknown.at, lines, deaths, exit_code, signal)
+            return _with_consequences(unknown.verdict, unknown.at, lines, deaths, (exit_code, signal))
     last = case(len(lines) - 1) if lines else Case(exit_code=exit_code, signal=signal)
     told = exit_verdict(last, bad_exit)
     if told is not None:
@@ -290,12 +290,12 @@ def _unknown(
 
 
 def _with_consequences(
-    verdict: Verdict, at: int, lines: Sequence[Line], deaths: list[int], exit_code: int | None, signal: str | None
+    verdict: Verdict, at: int, lines: Sequence[Line], deaths: list[int], end: tuple[int | None, str | None]
 ) -> Verdict:
     """The verdict with up to three lines of what died of it, and the exit status, as further evidence."""
     after = [lines[i] for i in deaths if i >= at and lines[i].number not in verdict.lines][:3]
     return retell(
         verdict,
-        evidence=(*verdict.evidence, *map(evidence_text, after), *exit_evidence(exit_code, signal)),
+        evidence=(*verdict.evidence, *map(evidence_text, after), *exit_evidence(*end)),
         lines=(*verdict.lines, *(line.number for line in after)),
     )

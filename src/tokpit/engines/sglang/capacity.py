@@ -8,6 +8,8 @@ Formulas from the engine's source: `_calculate_mamba_ratio` and `_resolve_max_nu
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
 
 from tokpit.engines.verdictkit.versions import between, since
 
@@ -120,6 +122,18 @@ def largest_hicache_gb(
     """The largest whole `--hicache-size` (GB per rank) that fits beside the reserve; 0 where none does."""
     usable = available_bytes - HICACHE_RESERVE_BYTES
     return max(0, int(usable // (hicache_pools(hybrid, version) * ranks * 10**9)))
+
+
+_ALLOCATED = re.compile(
+    r"Allocating (?:\S+ )*?(?P<gb>[\d.]+) GB host memory for hierarchical|"
+    r"Allocating .*?hierarchical .*?KV host pool: .*?(?P<gb2>[\d.]+) GB host memory"
+)
+
+
+def hicache_allocated_gb(lines: Iterable[str]) -> tuple[float, int]:
+    """Host memory that a server's log says it took for the host cache: GB in all, and the number of pools."""
+    sizes = [float(m["gb"] or m["gb2"]) for line in lines if (m := _ALLOCATED.search(line))]
+    return round(sum(sizes), 2), len(sizes)
 
 
 def smallest_track_interval(draft_tokens: int, page_size: int = 1) -> int:

@@ -57,7 +57,7 @@ def heads_divide(ask: Ask) -> RuleAnswer | None:
 
     if tp < 2 or fits(tp):
         return None
-    best = next(size for size in range(tp, 0, -1) if fits(size))
+    best = next(size for size in (64, 32, 16, 8, 4, 2, 1) if size <= tp and fits(size))
     bad_heads = heads is not None and heads % tp != 0
     what, count = ("attention heads", heads) if bad_heads else ("KV heads", kv)
     assert count is not None
@@ -65,7 +65,7 @@ def heads_divide(ask: Ask) -> RuleAnswer | None:
         "TP_NOT_DIVISIBLE",
         "error",
         f"The model's {count} {what} cannot be split over tp {tp}.",
-        f"{count} % {tp} = {count % tp}; the largest tp up to {tp} that fits is {best}",
+        f"{count} % {tp} = {count % tp}; the largest power of two up to {tp} that fits is {best}",
         (fix(f"tp {best}", tp=best),),
     )
 

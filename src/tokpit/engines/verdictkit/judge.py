@@ -19,12 +19,13 @@ from tokpit.domain.records import LogRecord
 from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import Verdict
 from tokpit.engines.verdictkit.blocks import Block, blocks
-from tokpit.engines.verdictkit.exits import exit_evidence, exit_verdict
+from tokpit.engines.verdictkit.exits import exit_evidence, exit_verdict, signal_name
 from tokpit.engines.verdictkit.lines import Line, read
 from tokpit.engines.verdictkit.signature import Case, Rank, Signature, evidence_text, matches, retell, tell
 
 _NEVER_CAUSE = re.compile(r"(?:^|\.)(?:KeyboardInterrupt|CancelledError|SystemExit|BrokenPipeError|GeneratorExit)$")
-
+_ASKED_TO_END = {"TERM", "INT", "HUP"}
+"""Signals that people and service managers end servers with."""
 _DUMP = re.compile(r"Dumping \w+ |Scheduler debug info")
 
 
@@ -158,7 +159,7 @@ def _last_start(
     signal: str | None,
     settings: Settings | None,
 ) -> Verdict | None:
-    index_of = {line.number: index for index, line in enumerate(lines)}
+    index_of = {id(line): index for index, line in enumerate(lines)}
     phases = _phase_at(dialect, lines)
     facts = _facts(dialect, lines)
     milestone = re.compile("|".join(pattern.pattern for pattern, _ in dialect.phases))
@@ -168,9 +169,7 @@ def _last_start(
         if dialect.life.search(line.text) or milestone.search(line.text)
     ]
     deaths = [i for i, line in enumerate(lines) if dialect.death.search(line.text)]
-    bad_exit = (exit_code not in (None, 0, 130, 143)) or (
-        signal is not None and signal.upper().removeprefix("SIG") not in {"TERM", "INT", "HUP", ""}
-    )
+    bad_exit = (exit_code not in (None, 0) or bool(signal)) and signal_name(exit_code, signal) not in _ASKED_TO_END
 
     def case(at: int, block: Block | None = None) -> Case:
         return Case(
@@ -232,7 +231,7 @@ def _candidates(dialect: Dialect, lines: Sequence[Line], index_of: dict[int, int
     for block in blocks(lines):
         if _DUMP.match(block.head.text):
             continue
-        at = index_of[block.head.number]
+        at = index_of[id(block.head)]
         for signature in in_blocks:
             match = matches(signature, block)
             if match is None:
@@ -268,7 +267,7 @@ def _unknown(
         following = held[position + 1] if position + 1 < len(held) else None
         if following is not None and following.link == "during" and not dialect.wrapper.search(following.message):
             continue  # the one that follows says what went wrong; this one only how it was noticed
-        at = index_of[block.head.number]
+        at = index_of[id(block.head)]
         if gone_by(at, block.head.proc):
             continue
         who = f"{block.head.proc} " if block.head.proc else ""

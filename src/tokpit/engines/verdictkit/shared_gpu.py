@@ -97,9 +97,11 @@ def arch(verdict: Verdict, case: Case) -> Verdict:
     """Names the architecture, also where a wrapper has cut its name in two."""
     text = case.block.tight if case.block else ""
     found = re.search(r"(?:sm|compute)_(\d{2,3})", text)
+    if found is None:
+        return verdict
     return retell(
         verdict,
-        {"arch": f"sm_{found[1]}"} if found else {"arch": "this GPU"},
+        {"arch": f"sm_{found[1]}"},
         sentence=(
             "The kernel compiler or binary does not support this GPU ({arch}); memory advice around it does not apply."
         ),
@@ -199,8 +201,8 @@ GPU: tuple[Signature, ...] = (
     ),
     sig(
         "DTYPE_UNSUPPORTED",
-        r"Bfloat16 is only supported on GPUs with compute capability of at least (?P<needed>[\d.]+)\. Your "
-        r".*?compute capability (?P<has>[\d.]+)",
+        r"Bfloat16 is only supported on GPUs with compute capability of at least (?P<needed>\d+(?:\.\d+)?)\. Your "
+        r".*?compute capability (?P<has>\d+(?:\.\d+)?)",
         "bfloat16 needs compute capability {needed}; this GPU has {has}.",
         "Start with dtype float16.",
         arithmetic="has {has} < needed {needed}",

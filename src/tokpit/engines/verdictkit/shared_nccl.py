@@ -11,13 +11,13 @@ def not_divisible(verdict: Verdict, case: Case) -> Verdict:
     count, tp = whole(verdict, "count"), whole(verdict, "tp")
     if count is None or tp is None or tp < 1 or count < 1:
         return verdict
-    best = next(n for n in range(min(tp, count), 0, -1) if count % n == 0)
+    best = next(n for n in (64, 32, 16, 8, 4, 2, 1) if n <= tp and count % n == 0)
     what = str(verdict.figures.get("what", "a dimension of the model"))
     return retell(
         verdict,
         {"largest_tp": best},
         sentence=f"{what[:1].upper()}{what[1:]} ({count}) cannot be divided by tensor parallel size {tp}.",
-        arithmetic=f"{count} % {tp} = {count % tp}; the largest size up to {tp} that divides it is {best}",
+        arithmetic=f"{count} % {tp} = {count % tp}; the largest power of two up to {tp} that divides it is {best}",
         next_action=f"Start with tensor parallel size {best}.",
         fixes=(Fix(label=f"tp {best}", settings={"tp": best}),),
     )

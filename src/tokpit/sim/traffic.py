@@ -1,4 +1,4 @@
-"""The server's own users: a few requests at a time, so that charts move. They leave as soon as anybody else sends one."""
+"""The server's own users: a few requests at a time, so that charts move. They leave when anybody else sends one."""
 
 from __future__ import annotations
 

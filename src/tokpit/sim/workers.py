@@ -38,7 +38,7 @@ class Workers:
     def register(self, pid: int) -> None:
         """Make a process visible in the simulated host's process listing."""
         with suppress(OSError):
-            os.symlink(f"/proc/{pid}", self._root / "proc" / str(pid))
+            (self._root / "proc" / str(pid)).symlink_to(f"/proc/{pid}")
 
     def end(self) -> None:
         """End all workers and take the links away."""

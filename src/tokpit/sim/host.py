@@ -114,25 +114,25 @@ class SimHost:
         words = [str(self.root), str(self.clock_factor), "running" if self.running else "empty", str(self.engine_port)]
         source = str(Path(__file__).resolve().parents[2])
         code = f"import sys; sys.path.insert(0, {source!r}); from tokpit.sim.server import main; sys.exit(main())"
-        errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            cwd="/",
-            start_new_session=True,
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            errors.seek(0)
-            said = errors.read().decode("utf-8", "replace").strip().splitlines()
-            self.stop()
-            raise ConnectFailed(
-                f"The simulated host did not start: {said[-1] if said else 'it said nothing'}.",
-                hint="It needs Linux with /proc, /bin/sh and a writable temporary folder.",
+        with tempfile.TemporaryFile() as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd="/",
+                start_new_session=True,
             )
+            assert self._process.stdout is not None
+            line = self._process.stdout.readline()
+            if not line:
+                errors.seek(0)
+                said = errors.read().decode("utf-8", "replace").strip().splitlines()
+                self.stop()
+                raise ConnectFailed(
+                    f"The simulated host did not start: {said[-1] if said else 'it said nothing'}.",
+                    hint="It needs Linux with /proc, /bin/sh and a writable temporary folder.",
+                )
         ready = json.loads(line)
         self._port, self.pid = ready["port"], ready["pid"]
         return self

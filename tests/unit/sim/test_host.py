@@ -117,7 +117,7 @@ async def test_signal_death_is_told_as_a_signal(link: asyncssh.SSHClientConnecti
 async def test_input_after_the_first_line_arrives_unchanged(link: asyncssh.SSHClientConnection) -> None:
     data = b"cat\n" + b"see /proc/meminfo\n\x00\xff" * 5000
 
-    done = await link.run("/bin/sh", input=data, encoding=None)
+    done = await link.run('IFS= read -r script; eval "$script"', input=data, encoding=None)
 
     assert done.stdout == data[4:]
 
@@ -136,7 +136,10 @@ async def test_other_keys_are_refused(sim: SimHost) -> None:
 
 
 async def test_memory_is_the_storys_however_a_script_reads_it(link: asyncssh.SSHClientConnection) -> None:
-    script = "IFS=' ' read -r _ total _ </proc/meminfo; echo $total; sed -n s/MemTotal:\\ *//p /proc/meminfo; cat /proc/self/cgroup"
+    script = (
+        "IFS=' ' read -r _ total _ </proc/meminfo; echo $total; sed -n 's/MemTotal: *//p' /proc/meminfo; "
+        "cat /proc/self/cgroup"
+    )
     out, _ = await sh(link, f"eval {shlex.quote(script)}\n")
 
     total = story.HOST_MEM_TOTAL_BYTES // 1024

@@ -182,12 +182,32 @@ def _table(gpu: Gpu) -> str:
     return "\n".join([head, bar, *(f"| {row:<88}|" for row in rows), bar])
 
 
+def _log(gpu: Gpu) -> str:
+    """The performance part of the long report, which is the only one that tools ask for here."""
+    reasons = {"Idle": not gpu.busy, "SW Power Cap": False, "HW Slowdown": False, "SW Thermal Slowdown": False}
+    counters = ("SW Power Capping", "Sync Boost", "SW Thermal Slowdown", "HW Thermal Slowdown", "HW Power Braking")
+    rows = [
+        "==============NVSMI LOG==============\n",
+        f"{'Timestamp':<47} : {time.strftime('%a %b %e %H:%M:%S %Y', time.gmtime(gpu.now))}",
+        f"{'Driver Version':<47} : {story.DRIVER_VERSION}",
+        f"{'Attached GPUs':<47} : 1",
+        f"GPU {story.GPU_BUS_ID}",
+        f"    {'Performance State':<43} : {'P1' if gpu.holders else 'P8'}",
+        "    Clocks Event Reasons",
+        *(f"        {name:<39} : {'Active' if on else 'Not Active'}" for name, on in reasons.items()),
+        "    Clocks Event Reasons Counters",
+        *(f"        {name:<39} : 0 us" for name in counters),
+    ]
+    return "\n".join(rows)
+
+
 def main(argv: list[str], out: TextIO = sys.stdout) -> int:
     """Answer one command line; `argv[0]` is the sandbox root. Returns the exit status."""
     root = Path(argv[0])
     query: tuple[str, list[str]] | None = None
     options: set[str] = set()
     every: float | None = None
+    detailed = False
     words = iter(argv[1:])
     for word in words:
         name, _, value = word.partition("=")
@@ -211,9 +231,16 @@ def main(argv: list[str], out: TextIO = sys.stdout) -> int:
             for field in _fields(Gpu(root)):
                 print(f'"{field}"\n', file=out)
             return 0
-        elif name != "-q":
+        elif name in {"-q", "--query"}:
+            detailed = True
+        elif name in {"-d", "--display"}:
+            value = value or next(words, "")
+        else:
             print(f"Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n{word}", file=out)
             return _INVALID_ARGUMENT
+    if detailed:
+        print(_log(Gpu(root)), file=out)
+        return 0
     status = _answer(root, query, options, out)
     while every is not None and status == 0:
         time.sleep(every)

@@ -80,6 +80,13 @@ def test_list_and_table_name_the_gpu(root: Path) -> None:
     assert f"{story.GPU_MEM_MIB}MiB" in ask(root)[1]
 
 
+def test_long_report_has_the_slowdown_counters(root: Path) -> None:
+    _, text = ask(root, "-q", "-d", "PERFORMANCE")
+
+    after = text.partition("Clocks Event Reasons Counters")[2]
+    assert [line.split(" : ")[1] for line in after.strip().splitlines()] == ["0 us"] * 5
+
+
 def test_host_memory_falls_by_what_engines_pin(root: Path) -> None:
     machine.write_meminfo(root)
     before = machine.available_bytes(root)

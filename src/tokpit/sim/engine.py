@@ -84,7 +84,7 @@ class Engine:
 
     async def _start(self, already: bool) -> int | None:
         """Go through the start; None once the server serves, else the exit status."""
-        begin = self.clock.now() - (AGE_S if already else 0.0)
+        begin = self.clock.now() - (AGE_S if already else machine.own_age_s() * self.clock.factor)
         try:
             plan = make_plan(self.args, self.free_gib)
         except StartError as error:

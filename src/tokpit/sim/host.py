@@ -1,11 +1,12 @@
 """The simulated GPU host: `async with SimHost(clock_factor=30.0) as sim:` gives `sim.spec`, reached over real SSH.
 
-Scheme. A child process (`tokpit.sim.server`) serves SSH on loopback and runs the scripts it gets under the real /bin/sh,
-inside a private folder whose `bin/` comes first in PATH (nvidia-smi) and whose `venv/` is a genuine virtual environment
-with a package `sglang`: the simulated engine. A launch is therefore a real process with a real command line, log, port
-and process group, and the rest of tokpit needs no special case. Three things are not the machine's own: `nvidia-smi`,
-the memory figures, and the process listing, which reads ROOT/proc (environment variable TOKPIT_PROC) and so shows the
-sandbox's servers and no others: nothing outside the sandbox can be stopped by mistake from a demonstration.
+Scheme. A child process (`tokpit.sim.server`) serves SSH on loopback and runs the scripts it gets under the real
+/bin/sh, inside a private folder whose `bin/` comes first in PATH (nvidia-smi) and whose `venv/` is a genuine virtual
+environment with a package `sglang`: the simulated engine. A launch is therefore a real process with a real command
+line, log, port and process group, and the rest of tokpit needs no special case. Three things are not the machine's own:
+`nvidia-smi`; the host's memory and its limits (see `tokpit.sim.sandbox.view`); and the process listing, which reads
+ROOT/proc (environment variable TOKPIT_PROC) and so shows the sandbox's servers and no others: nothing outside the
+sandbox can be stopped by mistake from a demonstration. Everything else, such as processor load, is the real machine's.
 
 Ends. The child lives as long as the pipe to its standard input: when the owner closes it or dies in whatever way, all
 processes of the sandbox are killed (found by their environment) and the folder is removed. Engines also hold a socket
@@ -112,26 +113,26 @@ class SimHost:
         self.engine_port = self.engine_port or free_port()
         words = [str(self.root), str(self.clock_factor), "running" if self.running else "empty", str(self.engine_port)]
         source = str(Path(__file__).resolve().parents[2])
-        code = f"import sys; sys.path.insert(0, {source!r}); from tokpit.sim.server import main; sys.exit(main(sys.argv[1:]))"
-        errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            cwd="/",
-            start_new_session=True,
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            errors.seek(0)
-            said = errors.read().decode("utf-8", "replace").strip().splitlines()
-            self.stop()
-            raise ConnectFailed(
-                f"The simulated host did not start: {said[-1] if said else 'it said nothing'}.",
-                hint="It needs Linux with /proc, /bin/sh and a writable temporary folder.",
+        code = f"import sys; sys.path.insert(0, {source!r}); from tokpit.sim.server import main; sys.exit(main())"
+        with tempfile.TemporaryFile() as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd="/",
+                start_new_session=True,
             )
+            assert self._process.stdout is not None
+            line = self._process.stdout.readline()
+            if not line:
+                errors.seek(0)
+                said = errors.read().decode("utf-8", "replace").strip().splitlines()
+                self.stop()
+                raise ConnectFailed(
+                    f"The simulated host did not start: {said[-1] if said else 'it said nothing'}.",
+                    hint="It needs Linux with /proc, /bin/sh and a writable temporary folder.",
+                )
         ready = json.loads(line)
         self._port, self.pid = ready["port"], ready["pid"]
         return self

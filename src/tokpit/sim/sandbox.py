@@ -1,7 +1,7 @@
 """The folder in which the simulated host lives: programs, a virtual environment with SGLang, a model, a home.
 
-Layout of ROOT: `bin/` (first in PATH: nvidia-smi, python3), `venv/` (a real virtual environment whose package `sglang` is
-the simulated engine), `models/` (config.json and sparse weight files), `home/`, `logs/`, `ssh/` (keys), `proc/`, `gpu/`.
+Layout of ROOT: `bin/` (first in PATH: nvidia-smi, python3), `venv/` (a real virtual environment whose package `sglang`
+is the simulated engine), `models/` (config.json, sparse weights), `home/`, `logs/`, `ssh/` (keys), `proc/`, `gpu/`.
 """
 
 from __future__ import annotations
@@ -80,6 +80,17 @@ def environment(root: Path) -> dict[str, str]:
         # The process probe reads this folder in place of /proc: it lists the sandbox's servers and no others.
         "TOKPIT_PROC": str(root / "proc"),
     }
+
+
+def view(root: Path, script: bytes) -> bytes:
+    """A script with the files that tell a host's memory and its limits replaced by the simulated host's.
+
+    Scripts read them in many ways (cat, redirection), so the names are replaced, not the programs.
+    """
+    proc = str(root / "proc").encode()
+    script = script.replace(b"/proc/meminfo", proc + b"/meminfo")
+    script = script.replace(b"/proc/self/cgroup", proc + b"/no-cgroup")
+    return script.replace(b"/sys/fs/cgroup", proc + b"/no-limits")
 
 
 def model_path(root: Path) -> str:
@@ -164,4 +175,5 @@ def _model(folder: Path) -> None:
 def _proc(root: Path) -> None:
     for name in ("stat", "net", "sys", "uptime", "loadavg", "cpuinfo", "self", "version"):
         (root / "proc" / name).symlink_to(f"/proc/{name}")
+    (root / "proc" / "no-cgroup").write_text("", encoding="utf-8")
     machine.write_meminfo(root)

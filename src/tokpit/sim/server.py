@@ -54,7 +54,7 @@ class Machine:
         log = self.root / "logs" / "sglang-27b.log"
         command = (
             str(python), "-m", "sglang.launch_server", "--model-path", sandbox.model_path(self.root),
-            "--host", "0.0.0.0", "--port", str(port), *story.FLAGS,
+            "--host", "127.0.0.1", "--port", str(port), *story.FLAGS,
         )  # fmt: skip
         extra = {"TOKPIT_SIM_READY": "1", "TOKPIT_SIM_TRAFFIC": "1"}
         with log.open("ab") as out:
@@ -82,11 +82,12 @@ class Machine:
         """Reap what sessions left behind, forget dead servers, and keep the memory figures true."""
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        before: set[int] = set()
         while True:
-            for pid in _child_pids():
-                if pid not in self.children:
-                    with suppress(ChildProcessError):
-                        os.waitpid(pid, os.WNOHANG)
+            # Only what was there a round ago: a child just started may not be in `children` yet.
+            orphans = _child_pids() - self.children
+            _reap(orphans & before)
+            before = orphans
             for link in (self.root / "proc").iterdir():
                 if link.name.isdigit() and not machine.alive(int(link.name)):
                     link.unlink(missing_ok=True)
@@ -95,11 +96,17 @@ class Machine:
             await asyncio.sleep(0.2)
 
 
-def _child_pids() -> list[int]:
-    found: list[int] = []
+def _reap(pids: set[int]) -> None:
+    for pid in pids:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _child_pids() -> set[int]:
+    found: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):
-            found += map(int, path.read_text(encoding="ascii").split())
+            found.update(map(int, path.read_text(encoding="ascii").split()))
     return found
 
 
@@ -115,8 +122,9 @@ async def _end_of_input() -> None:
     stopped.cancel()
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
     """See the module docstring."""
+    argv = sys.argv[1:]
     root, factor = Path(argv[0]), float(argv[1])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -127,4 +135,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

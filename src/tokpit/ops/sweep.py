@@ -23,10 +23,8 @@ from tokpit.ops.targets import Target, resolve, server_target
 from tokpit.transport.base import Host, quote
 
 if TYPE_CHECKING:
-    import aiohttp
-
     from tokpit.load.plan import Plan
-    from tokpit.load.summary import LevelResult
+    from tokpit.load.results import LevelResult
     from tokpit.ops.session import Session
     from tokpit.store.history import History
 
@@ -40,7 +38,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
 
     text = str(args["target"])
     try:
-        levels = parse_levels(str(args.get("levels") or "1,4,8,16,32,48"))
+        levels = tuple(parse_levels(str(args.get("levels") or "1,4,8,16,32,48")))
     except ValueError as error:
         raise UsageError(str(error), hint="write levels as 1,4,8,16 or 1-4") from error
     known = session.store.servers.get(text)
@@ -71,6 +69,7 @@ class Sweep:
         self._host: Host | None = session.host(target.host) if target.host is not None else None
         self._stop: asyncio.Event = args.get("stop") or asyncio.Event()
         self._kept: list[Level] = []
+        self._level_now = 0.0
 
     def _now(self) -> float:
         return self._host.now() if self._host is not None else time.time()
@@ -169,10 +168,19 @@ class Sweep:
     async def _measure(self, plan: Plan, run: Run, progress: Progress, history: History) -> str:
         from tokpit.load.run import run_sweep
 
-        async def on_event(event: Mapping[str, Any]) -> None:
-            await self._event(event, run, progress, history)
+        async def on_level(result: LevelResult) -> None:
+            level = level_of(result)
+            await history.add_level(run.id, level)
+            self._kept.append(level)
+            progress.level(level)
 
-        result = await run_sweep(plan, session_factory=self._web, on_event=on_event, stop=self._stop)
+        result = await run_sweep(
+            plan,
+            session_factory=self._host.session if self._host is not None and not self._host.spec.local else None,
+            on_event=lambda event: self._event(event, progress),
+            on_level=on_level,
+            stop=self._stop,
+        )
         if result.status == "failed":
             raise LoadError(
                 f"{self._target.label}: {result.reason}",
@@ -180,24 +188,18 @@ class Sweep:
             )
         return result.status
 
-    def _web(self) -> aiohttp.ClientSession | None:
-        return self._host.session() if self._host is not None and not self._host.spec.local else None
+    def _event(self, event: object, progress: Progress) -> None:
+        from tokpit.load import events
 
-    async def _event(self, event: Mapping[str, Any], run: Run, progress: Progress, history: History) -> None:
-        kind = event["event"]
-        if kind == "progress":
-            progress.update(live={key: float(event[key]) for key in _LIVE if event.get(key) is not None})
-        elif kind == "level_started":
-            self._mark(progress, f"sweep C={event.get('concurrency')}")
-        elif kind == "level_finished":
-            level = level_of(event["result"])
-            await history.add_level(run.id, level)
-            self._kept.append(level)
-            progress.level(level)
-
-    def _mark(self, progress: Progress, text: str) -> None:
-        if self._target.server is not None:
-            self._session.store.apply(Mark(self._target.server.id, self._now(), "sweep", text))
+        if isinstance(event, events.LevelStarted):
+            self._level_now = float(event.concurrency or 0)
+            if self._target.server is not None:
+                mark = Mark(self._target.server.id, self._now(), "sweep", f"sweep {event.label}")
+                self._session.store.apply(mark)
+        elif isinstance(event, events.Progress):
+            figures = {name: getattr(event, name) for name in ("done", "total", "ok", "err", "running", "elapsed_s")}
+            figures |= {"concurrency": self._level_now, "output_tps": event.tps, "eta_s": event.eta_s}
+            progress.update(live={name: float(value) for name, value in figures.items() if value is not None})
 
 
 _PLAN_FIELDS = (
@@ -205,7 +207,6 @@ _PLAN_FIELDS = (
     *("input_tokens", "prompt_rows", "turns", "prefix_share", "unique_prefix", "seed", "slo", "timeouts", "headers"),
     *("stop_on_error", "continuous_usage"),
 )
-_LIVE = ("concurrency", "done", "total", "ok", "err", "running", "output_tps", "elapsed_s", "eta_s")
 
 
 def level_of(result: LevelResult) -> Level:

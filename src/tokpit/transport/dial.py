@@ -128,7 +128,7 @@ class _Answers:
         if not self.live or self._prompt is None:
             return None
         self._tried.add(question)
-        answer = await asyncio.to_thread(self._prompt, kind, question)
+        answer = await self._prompt(kind, question)
         if answer is not None:
             self._kept[question] = answer
         return answer
@@ -289,7 +289,7 @@ class Dialer:
         question = (
             f"The host {options.host} (port {options.port}) is not known yet. Its key is {fingerprint}. Trust it?"
         )
-        answer = await asyncio.to_thread(self._prompt, "hostkey", question)
+        answer = await self._prompt("hostkey", question)
         if answer is None or answer.strip().lower() in ("", "n", "no"):
             return False
         await asyncio.to_thread(known.agree, options.host, options.port)
@@ -332,7 +332,7 @@ class Dialer:
             for attempt in range(PASSPHRASE_TRIES):
                 again = " (wrong, once more)" if attempt else ""
                 assert self._prompt is not None
-                phrase = await asyncio.to_thread(self._prompt, "passphrase", f"Passphrase of {path}{again}")
+                phrase = await self._prompt("passphrase", f"Passphrase of {path}{again}")
                 if phrase is None:
                     break
                 try:

@@ -6,7 +6,7 @@ from tokpit.transport.base import Host, HostSpec, Prompt
 
 
 def open_host(spec: HostSpec, *, prompt: Prompt | None = None) -> Host:
-    """The Host for `spec`, not connected yet. `prompt` is called in a worker thread; None: nobody can be asked."""
+    """The Host for `spec`, not connected yet. `prompt` None: nobody can be asked."""
     if spec.local:
         from tokpit.transport.local import LocalHost
 

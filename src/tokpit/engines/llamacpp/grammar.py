@@ -80,6 +80,19 @@ TABLE = Table(
         Inside("failure.argparse", "the argument has been removed"),
         Inside("failure.abort", "GGML_ASSERT"),
     ),
+    (
+        "listening",
+        "model",
+        "initializing",
+        "idle",
+        "couldn't bind",
+        "failed to",
+        "rror",
+        "emory",
+        "toolchain",
+        "argument",
+        "GGML_ASSERT",
+    ),
 )
 
 

@@ -24,6 +24,9 @@ _OUTER = re.compile(
 
 def strip_outer(text: str) -> tuple[str, str]:
     """(prefix, rest): known outer prefixes, up to three of them stacked, cut off the front of `text`."""
+    first = text[:1]
+    if not first.isdigit() and first != "[" and text[3:4] != " " and "| " not in text[:90]:
+        return "", text  # nothing known starts like this
     start = 0
     for _ in range(3):
         match = _OUTER.match(text, start)

@@ -134,4 +134,23 @@ INSIDES = (
     Inside("failure.shm_space", "Insufficient space in ", r"Insufficient space in \S+"),
 )
 
-TABLE = Table(STARTS, INSIDES)
+GATES = (
+    "rror",
+    "emory",
+    "ache",
+    "  version",
+    "in use",
+    "seq len",
+    "max_model_len",
+    "failed",
+    "unexpectedly",
+    "EngineDead",
+    "atchdog",
+    "RPC call",
+    "ccl",
+    "NCCL",
+    "imed out",
+    "nsufficient",
+)
+
+TABLE = Table(STARTS, INSIDES, GATES)

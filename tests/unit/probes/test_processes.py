@@ -13,7 +13,7 @@ from tokpit.probes import processes
 from tokpit.probes.processes import Process, ProcessTable
 
 SHELLS = {"dash": ["dash"], "bash": ["bash"], "busybox": ["busybox", "sh"]}
-TOOLS = ("awk", "od", "tr", "ls", "cat", "head", "id", "date", "getconf")
+TOOLS = ("awk", "od", "tr", "ls", "cat", "head", "id", "date", "getconf", "readlink")
 WAIT = (
     "import socket,time; s=socket.create_server(('127.0.0.1',0)); print(s.getsockname()[1],flush=True); time.sleep(90)"
 )
@@ -179,6 +179,15 @@ def test_odd_names_titles_and_owners_survive(shell: str, path: str, tmp_path: Pa
     assert [(listener.address, listener.port, listener.pids) for listener in found.listeners] == [("::", 30000, ())]
     assert found.ports_in_use() == {30000}
     assert found.total == 4
+
+
+def test_the_container_that_tokpit_itself_runs_in_is_not_named() -> None:
+    group = f"0::/docker/{'5c' * 32}"
+    other = f"0::/docker/{'6d' * 32}"
+    rows = "".join(f"p {pid} 1 9 9 200 3 S x\n" for pid in (8, 9))
+    text = f"@@tokpit processes\nb cgroup {group.encode().hex()}\n{rows}"
+    text += f"g 8 {group.encode().hex()}\ng 9 {other.encode().hex()}\ne\n"
+    assert [process.container for process in processes.parse(text).processes] == [None, "6d6d6d6d6d6d"]
 
 
 def test_login_noise_before_the_table_is_not_read() -> None:

@@ -412,3 +412,12 @@ def test_inventory_entry_says_that_it_is_simulated(sim: SimHost) -> None:
     assert entry["clock_factor"] == FACTOR
     assert entry["programs"] == {"sglang": sim.venv}
     assert entry["port"] == sim.spec.port
+
+
+async def test_running_server_can_have_other_flags() -> None:
+    async with SimHost(FACTOR, running=True, flags=(*MTP, "--max-running-requests", "2")) as host:
+        async with aiohttp.ClientSession() as session:
+            loads = await (await session.get(f"http://127.0.0.1:{host.engine_port}/v1/loads")).json()
+
+    assert loads["loads"][0]["max_running_requests"] == 2
+    assert not host.root.exists()

@@ -415,9 +415,9 @@ def test_inventory_entry_says_that_it_is_simulated(sim: SimHost) -> None:
 
 
 async def test_running_server_can_have_other_flags() -> None:
-    async with SimHost(FACTOR, running=True, flags=(*MTP, "--max-running-requests", "2")) as host:
-        async with aiohttp.ClientSession() as session:
-            loads = await (await session.get(f"http://127.0.0.1:{host.engine_port}/v1/loads")).json()
+    host = SimHost(FACTOR, running=True, flags=(*MTP, "--max-running-requests", "2"))
+    async with host, aiohttp.ClientSession() as session:
+        loads = await (await session.get(f"http://127.0.0.1:{host.engine_port}/v1/loads")).json()
 
     assert loads["loads"][0]["max_running_requests"] == 2
     assert not host.root.exists()

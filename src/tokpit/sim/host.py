@@ -89,7 +89,12 @@ class SimHost:
     @property
     def model_path(self) -> str:
         """Path of the model on the host."""
-        return str(self.root / "models" / story.MODEL_NAME)
+        return story.MODEL_PATH
+
+    @property
+    def folder(self) -> Path:
+        """The host's private folder, which is removed when it ends."""
+        return self.root
 
     @property
     def program(self) -> tuple[str, ...]:

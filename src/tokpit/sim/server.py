@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tokpit.sim import machine, owner, sandbox
+from tokpit.sim import machine, owner, sandbox, story
 from tokpit.sim.sshd import SshServer
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -54,7 +54,7 @@ class Machine:
         python = self.root / "venv" / "bin" / "python"
         log = self.root / "logs" / "sglang-27b.log"
         command = (
-            str(python), "-m", "sglang.launch_server", "--model-path", sandbox.model_path(self.root),
+            str(python), "-m", "sglang.launch_server", "--model-path", story.MODEL_PATH,
             "--host", "127.0.0.1", "--port", port, *flags,
         )  # fmt: skip
         extra = {"TOKPIT_SIM_READY": "1", "TOKPIT_SIM_TRAFFIC": "1"}

@@ -54,16 +54,20 @@ class ServerArgs:
 """
 
 
-def build(root: Path, factor: float) -> None:
-    """Make the folder's content; the simulated clock starts now."""
+def build(root: Path) -> None:
+    """Make the folder's content, all but the clock."""
     for name in ("bin", "home", "logs", "gpu", "proc", "ssh", "models"):
         (root / name).mkdir(exist_ok=True)
-    clock = {"factor": factor, "utc": time.time(), "monotonic": time.monotonic()}
-    (root / "sim.json").write_text(json.dumps(clock), encoding="utf-8")
     _programs(root)
     _venv(root / "venv")
     _model(root / "models" / story.MODEL_NAME)
     _proc(root)
+
+
+def start_clock(root: Path, factor: float) -> None:
+    """Let the simulated clock start now, at real UTC."""
+    clock = {"factor": factor, "utc": time.time(), "monotonic": time.monotonic()}
+    (root / "sim.json").write_text(json.dumps(clock), encoding="utf-8")
 
 
 def environment(root: Path) -> dict[str, str]:

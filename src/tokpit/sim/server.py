@@ -32,10 +32,12 @@ class Machine:
 
     async def run(self, running: Sequence[str] | None) -> None:
         """Serve until standard input ends; `running`: port and flags of the server that already runs, if one does."""
-        sandbox.build(self.root, self.factor)
+        sandbox.build(self.root)
         bond = await asyncio.start_unix_server(self._bonded, str(self.root / owner.SOCKET))
         ssh = SshServer(self.root, self.children)
         await ssh.start()
+        # As late as can be: clients take the host's clock to be right when they connect.
+        sandbox.start_clock(self.root, self.factor)
         keeper = asyncio.create_task(self._keep())
         if running is not None:
             await self._found_running(*running)

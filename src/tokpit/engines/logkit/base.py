@@ -79,7 +79,7 @@ class LineGrammar(ABC):
             text = sanitize(line) if "\r" not in line else "\r".join(map(sanitize, line.split("\r")))
         else:
             text = line
-        if "\r" not in text and not self._folds:
+        if not self._folds and len(text) <= TEXT_LIMIT and "\r" not in text:
             record = self._fast(text, line)
             if record is not None:
                 return (record,)

@@ -21,7 +21,7 @@ _HEAD = re.compile(
     r"\[(?:(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,](\d{3}))?(?: ([\w.]{1,60}(?: [\w.]{1,60}){0,8}))?"
     r"|((?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d+(?: [A-Z_]+\d+)*))\] ?"
 )
-_RANK = re.compile(r"([A-Z_]+)(\d+)$")
+_RANK = re.compile(r"([A-Z_]+)(\d{1,9})$")
 _RANKS = {
     "DP": "dp_rank",
     "PP": "pp_rank",
@@ -68,7 +68,7 @@ class SglangGrammar(LineGrammar):
     def _fast(self, text: str, line: str) -> LogRecord | None:
         """Statistics, access lines and dull text without anything around them, which is most of a log."""
         if not text.startswith("[20"):
-            return self._dull(text, line, {}) if text[:1].isalpha() and len(text) < TEXT_LIMIT else None
+            return self._dull(text, line, {}) if text[:1].isalpha() else None
         end = text.find("] ", 20, 80)
         if end < 0 or text.find("[20", 3) > 0:
             return None
@@ -99,7 +99,7 @@ class SglangGrammar(LineGrammar):
         return LogRecord(self._count, kind, message, fields, {}, (line,), "")
 
     def _dull(self, message: str, line: str, fields: dict[str, Value]) -> LogRecord | None:
-        if message[:4] in _NOT_DULL or "%" in message or "| " in message or len(message) > TEXT_LIMIT:
+        if message[:4] in _NOT_DULL or "%" in message or "| " in message:
             return None
         if not TABLE.dull(message) or opens(message) or "] " in message[:90]:
             return None
@@ -165,12 +165,12 @@ class SglangGrammar(LineGrammar):
             message = pair[1] if pair else message
         if message.startswith(_ARGS):
             return Found("milestone.args", {"server_args_text": mask_secrets(message[len(_ARGS) :])})
+        message = message[:TEXT_LIMIT]
         fields: dict[str, Value] = {}
         kind = batch(message, fields, extras)
         if kind is not None:
             mark_probe(fields)
             return Found(kind, fields)
-        message = message[:TEXT_LIMIT]
         progress = bar(message)
         if progress is not None:
             return self._bar(*progress)

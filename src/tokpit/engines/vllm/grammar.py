@@ -70,13 +70,13 @@ class VllmGrammar(LineGrammar):
                 return LogRecord(
                     self._count, found.kind, message, fields | found.fields, extras, (line,), LEVELS[level]
                 )
-            if len(message) > TEXT_LIMIT or opens(message) or not TABLE.dull(message):
+            if opens(message) or not TABLE.dull(message):
                 return None
             kind = "text"
         return LogRecord(self._count, kind, message, fields, {}, (line,), LEVELS[level])
 
     def _fast_access(self, text: str, start: int, line: str, process: dict[str, Value]) -> LogRecord | None:
-        if not text.startswith("INFO: ", start) or len(text) > TEXT_LIMIT:
+        if not text.startswith("INFO: ", start):
             return None
         message = text[start:]
         found = access(message)

@@ -21,6 +21,15 @@ _OUTER = re.compile(
 )
 
 
+_LEVEL = re.compile(r"\b(DEBUG|INFO|WARNING|ERROR|CRITICAL)\b")
+
+
+def outer_level(prefix: str) -> str:
+    """The level word that a wrapper's logger put into its prefix; empty if there is none."""
+    match = _LEVEL.search(prefix)
+    return match[1] if match else ""
+
+
 def strip_outer(text: str) -> tuple[str, str]:
     """(prefix, rest): known outer prefixes, up to three of them stacked, cut off the front of `text`."""
     first = text[:1]

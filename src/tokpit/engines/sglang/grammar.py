@@ -6,12 +6,12 @@ import re
 
 from tokpit.domain.records import LogRecord, Value
 from tokpit.domain.text import mask_secrets
-from tokpit.engines.logkit.access import access, uvicorn
+from tokpit.engines.logkit.access import access, native_level, uvicorn
 from tokpit.engines.logkit.bars import bar
 from tokpit.engines.logkit.base import LEVELS, TEXT_LIMIT, Head, LineGrammar
 from tokpit.engines.logkit.fold import opens
 from tokpit.engines.logkit.layout import Layouts
-from tokpit.engines.logkit.prefix import strip_outer
+from tokpit.engines.logkit.prefix import outer_level, strip_outer
 from tokpit.engines.logkit.table import Found
 from tokpit.engines.sglang.batch import batch, mark_probe
 from tokpit.engines.sglang.sampling import Sampler
@@ -131,10 +131,12 @@ class SglangGrammar(LineGrammar):
             if at > 0:
                 match = _HEAD.match(text, at)
         if match is None:
-            message = strip_outer(text)[1]
+            prefix, message = strip_outer(text)
             match = _HEAD.match(message)
             if match is None:
-                return self._unheaded(message, {})
+                head = self._unheaded(message, {})
+                word = outer_level(prefix)
+                return head._replace(level=LEVELS[word]) if word and not head.level else head
             text = message
         stamp, millis, ranks, only = match.groups()
         fields: dict[str, Value] = {}
@@ -152,12 +154,12 @@ class SglangGrammar(LineGrammar):
     def _unheaded(message: str, fields: dict[str, Value]) -> Head:
         level = uvicorn(message[:200])
         if level is None:
-            return Head("", fields, "", message)
+            return Head("", fields, native_level(message), message)
         return Head("", fields, LEVELS[level[0]], message)
 
     def _classify(self, head: Head, extras: dict[str, str]) -> Found | None:
         message = head.message
-        if head.level:
+        if head.level and message[:1] != "[":
             found = access(message[:TEXT_LIMIT])
             if found is not None:
                 return Found("access", found)

@@ -51,7 +51,8 @@ _SPEC_V0 = {
 }
 _ITERATION = re.compile(
     r"Iteration\((\d{1,17})\): (\d{1,17}) context requests, (\d{1,17}) context tokens, "
-    r"(\d{1,17}) generation requests, (\d{1,17}) generation tokens, iteration elapsed time: ([\d.]+) ms(?:, [A-Z]\w* KV cache usage: ([\d.]+|nan)%)?"
+    r"(\d{1,17}) generation requests, (\d{1,17}) generation tokens, iteration elapsed time: ([\d.]+) ms"
+    r"(?:, [A-Z]\w* KV cache usage: ([\d.]+|nan)%)?"
 )
 _MFU = re.compile(r"MFU: ([\d.]+) TF/s/\w+ ([\d.]+) GB/s/\w+")
 _V0_HITS = re.compile(r"Prefix cache hit rate: GPU: ([\d.]+|nan)%(?:, CPU: ([\d.]+|nan)%)?")

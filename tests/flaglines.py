@@ -86,7 +86,9 @@ def line(
 ) -> list[str]:
     vllm = engine == "vllm"
     usable = [row for row in rows if row.flags[0].startswith("--") and not row.flags[0].startswith(SPECULATION)]
-    usable = [row for row in usable if row.type != "json" and row.flags[0] not in ("--config", "--model")]
+    usable = [
+        row for row in usable if row.type != "json" and row.flags[0] not in ("--config", "--model", "--lora-modules")
+    ]
     groups = [
         words(row, random, underscores=flexible, capitals=vllm) for row in random.sample(usable, random.randint(0, 7))
     ]

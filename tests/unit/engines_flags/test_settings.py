@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from tokpit.domain.settings import Settings
 from tokpit.engines import registry
+from tokpit.engines.flagkit import report
 from tokpit.errors import UsageError
 
 SGLANG, VLLM, LLAMA = registry.engine("sglang"), registry.engine("vllm"), registry.engine("llamacpp")
@@ -29,6 +31,13 @@ def test_no_draft_steps_means_no_speculation() -> None:
     wanted = Settings(model="/m/a", spec_method="mtp", spec_steps=0, spec_topk=1, draft_model="/m/d")
     for made in (SGLANG, VLLM, LLAMA):
         assert not any("spec" in word or "/m/d" in word for word in made.to_flags(wanted, None))
+
+
+def test_a_change_of_steps_takes_the_draft_tokens_of_a_chain_with_it() -> None:
+    line = "--speculative-algorithm NEXTN --speculative-num-steps 3 --speculative-eagle-topk 1"
+    found = SGLANG.from_flags([*line.split(), "--speculative-num-draft-tokens", "4"], "0.5.11")
+    changed = SGLANG.to_flags(msgspec.structs.replace(found, spec_steps=5), "0.5.11")
+    assert after(changed, "--speculative-num-draft-tokens") == "6"
 
 
 def test_a_draft_tree_of_unknown_size_is_refused() -> None:
@@ -71,6 +80,12 @@ def test_host_cache_gb_become_gib_of_kv_offload_on_vllm() -> None:
     with pytest.raises(UsageError) as caught:
         VLLM.to_flags(Settings(hicache_gb=150.0), "0.10.0")
     assert "0.11.2 and later" in caught.value.hint
+
+
+def test_the_change_of_unit_is_said() -> None:
+    assert "139.698 GiB" in report.notes("vllm", Settings(hicache_gb=150.0))[0]
+    assert "600 GB on 4 ranks" in report.notes("sglang", Settings(hicache_gb=150.0, tp=4))[0]
+    assert report.notes("vllm", Settings(tp=4)) == []
 
 
 def test_a_renamed_flag_is_written_as_the_version_calls_it_whatever_it_was_read_as() -> None:

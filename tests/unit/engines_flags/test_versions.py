@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from tokpit.engines import registry
 from tokpit.engines import version as versions
 from tokpit.engines.flagkit import tables
 
@@ -65,3 +68,11 @@ def test_a_version_gets_the_nearest_table_at_or_below(
 ) -> None:
     pick = tables.catalog(engine).at(version)
     assert (pick.sampled, pick.certain) == (table, certain)
+
+
+def test_the_build_of_llama_server_is_read_from_what_it_prints(tmp_path: Path) -> None:
+    binary = tmp_path / "llama-server"
+    binary.write_text("#!/bin/sh\necho 'version: 9235 (d14ce3dab)' >&2\necho 'built with Clang' >&2\n")
+    binary.chmod(0o755)
+    argv = registry.engine("llamacpp").version_command(str(binary))
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "b9235\n"

@@ -19,7 +19,7 @@ from tokpit.engines.flagkit import dump, tables
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(540)]
 ENGINES = ("sglang", "vllm")
-LINES = 200
+LINES = 300
 # Reads command lines from standard input, prints for each the namespace or why it was refused.
 ORACLE = """
 import contextlib, io, os, sys, json, argparse

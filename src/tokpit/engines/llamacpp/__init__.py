@@ -37,7 +37,7 @@ class LlamacppEngine:
         return cmdline.recognise_worker(argv)
 
     def version_command(self, python: str) -> tuple[str, ...]:
-        """See Engine. There is no interpreter: `python` is the llama-server binary. Prints its build, as in `b10434`."""
+        """See Engine. `python` is the llama-server binary (there is no interpreter); prints its build: `b10434`."""
         return ("sh", "-c", '"$1" --version 2>&1 | sed -n "s/^version: \\([0-9][0-9]*\\).*/b\\1/p"', "sh", python)
 
     def default_program(self, prefix: str, version: str | None) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ RESTART_S = 1.0
 _SCRIPT = """\
 path={path}
 case $path in '~/'*) path=$HOME/${{path#'~/'}} ;; esac
-word={word} want={want} at={at}
+word={word} want={want} at={at} once={once}
 say() {{ printf '%s %s %s %s\\n' "$word" "$1" "$2" "$3"; }}
 pos() {{ while read -r k v; do case $k in pos:) here=$v; return;; esac; done < /proc/$$/fdinfo/4; }}
 nap() {{ sleep "$1" 2>/dev/null || sleep 1; }}
@@ -57,6 +57,7 @@ seek() {{
 waited=
 until [ -f "$path" ] && begin; do
   if [ -z "$waited" ]; then say missing - 0; waited=1; at=0; want=; fi
+  if [ -n "$once" ]; then exit 0; fi
   nap 0.5
 done
 idle=0
@@ -75,6 +76,7 @@ while :; do
   if [ -n "$3" ] && [ "$3" != "$1" ]; then
     if exec 4<"$path"; then at=0; say rotated "$3" 0; continue; fi
   fi
+  if [ -n "$once" ]; then exit 0; fi
   idle=$((idle + 1))
   if [ "$idle" -gt 50 ]; then nap 1; else nap 0.2; fi
 done
@@ -137,10 +139,18 @@ async def follow(host: ScriptHost, path: str, *, offset: int = 0) -> AsyncIterat
     while True:
         word = new_marker()
         sorter = Sorter(word)
-        script = _SCRIPT.format(path=shlex.quote(path), word=word, want=shlex.quote(file_id), at=position)
         try:
             await host.wait_up()
-            async with host.stream(script) as chunks:
+            # On a host with very many logs the places for streams run out: the rest is read in short passes.
+            lasting = host.lasting_free()
+            script = _SCRIPT.format(
+                path=shlex.quote(path),
+                word=word,
+                want=shlex.quote(file_id),
+                at=position,
+                once="" if lasting else 1,
+            )
+            async with host.open_stream(script, lasting=lasting) as chunks:
                 async for chunk in chunks:
                     for item in sorter.feed(chunk):
                         if isinstance(item, Turn):
@@ -153,5 +163,5 @@ async def follow(host: ScriptHost, path: str, *, offset: int = 0) -> AsyncIterat
             # wait_up() raises at the next turn if the link is gone for good.
             await asyncio.sleep(0)
             continue
-        # The helper on the host was ended by somebody: start it again where it was.
+        # A short pass is over, or the helper on the host was ended by somebody: go on where it was.
         await asyncio.sleep(RESTART_S)

@@ -164,3 +164,19 @@ def test_turns_are_found_however_the_stream_is_cut() -> None:
         assert turns == [Turn("at", "8:7", 40), Turn("truncated", "8:7", 0)]
         first = items.index(turns[1])
         assert b"".join(i for i in items[1:first] if isinstance(i, bytes)) == b"log tokpit-0 line\nno newline"
+
+
+async def test_more_logs_than_places_for_streams_are_all_followed(host: SshHost, tmp_path: Path) -> None:
+    logs = [tmp_path / f"{i}.log" for i in range(9)]
+    for log in logs:
+        log.write_bytes(b"first\n")
+    tails = [host.follow(str(log)) for log in logs]
+    assert [joined(pairs) for pairs in await asyncio.gather(*(read_until(tail, b"first\n") for tail in tails))]
+    for log in logs:
+        with log.open("ab") as file:
+            file.write(b"second\n")
+    got = await asyncio.gather(*(read_until(tail, b"second\n") for tail in tails))
+    assert got == [[(6, b"second\n")]] * 9
+    assert (await host.run("echo free")).out == "free\n"
+    for tail in tails:
+        await tail.aclose()

@@ -52,12 +52,14 @@ async def watch_log(
     *,
     path: str | None = None,
     backlog_bytes: int = BACKLOG_BYTES,
+    offset: int | None = None,
     counters: LogCounters | None = None,
 ) -> None:
     """Feed LogBatch, Sample (source `log`), Facts and Mark of a log until cancelled; returns at once without a log.
 
     First come the last `backlog_bytes` of the file, with times from the log's own stamps counted back from its last
-    write; facts of the start are read from the file's head as well. A lost link is waited out.
+    write; facts of the start are read from the file's head as well. With `offset` it is read from that byte on
+    instead. A lost link is waited out.
     """
     log_path = path or server.log_path
     if log_path is None:
@@ -68,19 +70,19 @@ async def watch_log(
     while True:
         try:
             age = await read_age(host, log_path)
-            if age is not None and age.size > backlog_bytes:
+            if offset is None and age is not None and age.size > backlog_bytes:
                 reader.facts_of(await read_head(host, log_path, backlog_bytes))
             break
         except HostError:
             await gate.wait()
     reader.begin(age.size if age is not None else 0, age.since_write_s if age is not None else 0.0)
-    offset = -backlog_bytes
+    resume = -backlog_bytes if offset is None else offset
     try:
         while True:
             try:
-                async for position, data in host.follow(log_path, offset=offset):
+                async for position, data in host.follow(log_path, offset=resume):
                     await reader.take(position, data)
-                    offset = position + len(data)
+                    resume = position + len(data)
             except HostError:
                 await gate.wait()
     finally:

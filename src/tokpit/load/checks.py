@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from . import foreign
 from .plan import Plan
-from .results import Check, LevelResult
+from .results import USAGE, Check, LevelResult
 from .serverside import ServerSide, cached_allowance, server_checks
 from .stats import little_in_flight
 
@@ -19,8 +19,8 @@ LITTLE_TOLERANCE = 0.2
 def run_checks(result: LevelResult, plan: Plan, server: ServerSide | None = None) -> tuple[Check, ...]:
     """Every check that the data allows. Call it again with `server` to add the server's side."""
     own: tuple[Callable[[LevelResult, Plan], Check | None], ...] = (
-        _errors, _timeouts, _tokens, _usage, _little, _peak_in_flight, _peak_tps, _itl, _length, _answer, _prompt_length,
-        _cached, _unique, _client, _merged, _late_sends, _drift, _clock,
+        _errors, _timeouts, _tokens, _usage, _little, _peak_in_flight, _peak_tps, _itl, _length, _answer,
+        _prompt_length, _cached, _unique, _client, _merged, _late_sends, _drift, _clock,
     )  # fmt: skip
     found = [check(result, plan) for check in own]
     if server is not None:
@@ -85,7 +85,7 @@ def _tokens(result: LevelResult, plan: Plan) -> Check | None:
 def _usage(result: LevelResult, plan: Plan) -> Check | None:
     if not result.ok:
         return None
-    if result.token_source != "chunks":
+    if result.token_source == USAGE:
         return Check("NO_USAGE", True, "tokens are the server's own count")
     return Check(
         "NO_USAGE",
@@ -161,8 +161,8 @@ def _length(result: LevelResult, plan: Plan) -> Check | None:
         return Check(
             "OUTPUT_TRUNCATED",
             False,
-            f"answers end by length after {result.avg_output:.1f} of {plan.max_tokens} tokens: the server did not get or "
-            "not take the asked length",
+            f"answers end by length after {result.avg_output:.1f} of {plan.max_tokens} tokens: the server did not "
+            "get or take the asked length",
             ("output_tps", "steady_tps", "e2e_s", "tpot_s", "avg_output"),
             result.avg_output,
             plan.max_tokens,
@@ -176,7 +176,7 @@ def _answer(result: LevelResult, plan: Plan) -> Check | None:
     return Check(
         "REASONING_COUNTED",
         result.no_answer < result.ok,
-        f"{result.no_answer} of {result.ok} answers are reasoning only: no answer text within {plan.max_tokens} tokens; "
+        f"{result.no_answer} of {result.ok} answers are reasoning only, no answer text in {plan.max_tokens} tokens; "
         "TTFT is that of the first reasoning token",
         ("answer_s",) if result.no_answer == result.ok else (),
         result.no_answer,
@@ -237,7 +237,7 @@ def _merged(result: LevelResult, plan: Plan) -> Check | None:
     return Check(
         "MERGED_READS",
         False,
-        f"{share:.1%} of the chunks came together with the one before ({who}): the gaps between chunks are not to trust",
+        f"{share:.1%} of the chunks came together with the one before ({who}): gaps between chunks are not to trust",
         ("icl_s", "itl_s"),
         share,
         MAX_MERGED_SHARE,

@@ -23,7 +23,7 @@ def peak_vs_mean(peak_tps: float, mean_tps: float, accept_len: float | None = No
 
 
 def itl_vs_throughput(itl_s: float, streams: float, tps: float) -> Check:
-    """`streams` that decode at once with one token every `itl_s` make streams / itl_s tokens/s; else it is a chunk's."""
+    """`streams` that decode at once with one token every `itl_s` make streams / itl_s tokens/s."""
     implied = streams / itl_s if itl_s > 0 else float("inf")
     per_gap = tps / implied if implied > 0 else float("inf")
     ok = 0.8 <= per_gap <= 1.2

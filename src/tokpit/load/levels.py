@@ -17,8 +17,9 @@ def parse_levels(text: str) -> list[int]:
     Raises ValueError with one sentence for anything else, for levels below 1 or over 8192, and for repeats.
     """
     levels: list[int] = []
-    for part in re.split(r"[,;\s]+(?![x*+.\-])", text.strip().strip(",; ")):
-        levels.extend(_part(part.strip(), text))
+    tight = re.sub(r"\s*(\.\.|[-x*+])\s*", r"\1", text.strip().strip(",; "))
+    for part in re.split(r"\s*[,;]\s*|\s+", tight) if tight else ():
+        levels.extend(_part(part, text))
         if len(levels) > MAX_LEVELS:
             raise ValueError(f"{text!r} gives more than {MAX_LEVELS} levels: a sweep of that many would take hours")
     return check_levels(levels)

@@ -13,7 +13,7 @@ import aiohttp
 
 from .clock import now_ns
 from .stream import Decoder, Exchange, conclude, error_text, shown
-from .wire import StampedBody, Tap
+from .wire import StampedBody, Tap, untap
 
 BODY_BYTES = 8192
 
@@ -63,8 +63,7 @@ class Client:
             x.status = response.status
             tap: Tap | None = getattr(response, "tap", None)
             if response.status != 200:
-                if tap is not None:
-                    tap.detach()
+                untap(response)
                 x.t_last_rx = now_ns()
                 await _refused(x, response)
                 return
@@ -79,8 +78,7 @@ class Client:
                 conclude(x, f"the connection {how} after {len(x.stamps)} chunks of text", reset=reset)
                 return
             finally:
-                if tap is not None:
-                    tap.detach()
+                untap(response)
             x.t_end = now_ns()
             decoder.end(x.t_end)
             conclude(x)

@@ -7,6 +7,8 @@ from typing import Any
 
 from .stats import Dist
 
+USAGE, CHUNKS = "usage", "chunks"
+"""What counted the tokens of a level: the server, or the chunks of text for want of it."""
 _DISTS = (
     "ttft_s", "answer_s", "e2e_s", "ttft_settled_s", "e2e_settled_s", "tpot_s", "icl_s", "itl_s", "request_output_tps",
     "send_delay_s",

@@ -246,10 +246,12 @@ async def _first_model(session: aiohttp.ClientSession, plan: Plan) -> tuple[str,
     import aiohttp
 
     from .stream import shown
+    from .wire import untap
 
     timeout = aiohttp.ClientTimeout(total=30, sock_connect=plan.timeouts.connect_s)
     try:
         async with session.get(plan.models_url, headers=plan.headers, timeout=timeout) as response:
+            untap(response)
             if response.status != 200:
                 return "", f"The server does not name its models (status {response.status} for {plan.models_url})."
             data = await response.json(content_type=None)

@@ -10,7 +10,7 @@ from .checks import run_checks
 from .clock import Clock
 from .level import LevelRun
 from .plan import Slo
-from .results import LevelResult, Outcome
+from .results import CHUNKS, USAGE, LevelResult, Outcome
 from .stats import Dist, dist, percentile, weighted_dist
 from .stream import Exchange
 from .window import (
@@ -63,11 +63,11 @@ def settle_usage(exchanges: Sequence[Exchange]) -> str:
     """
     good = [x for x in exchanges if x.outcome == "ok"]
     if good and all(x.estimated for x in good):
-        return "chunks"
+        return CHUNKS
     for x in good:
         if x.estimated:
             x.outcome, x.detail = "truncated", "the stream ended without usage, which other answers had"
-    return "usage"
+    return USAGE
 
 
 def per_chunk_mean(exchanges: Iterable[Exchange]) -> float | None:
@@ -212,7 +212,7 @@ def _gaps(good: Sequence[Exchange], clock: Clock, source: str) -> tuple[Dist | N
             exact = exact and len(x.cum_tokens) == len(stamps)
             weights = chunk_tokens(x, 1.0)[1:]
             pairs.extend((gap / weight, weight) for gap, weight in zip(own, weights) if weight > 0)
-    name = "chunks" if source == "chunks" else "usage per chunk" if exact else "mean per chunk"
+    name = CHUNKS if source == CHUNKS else "usage per chunk" if exact else "mean per chunk"
     return dist(gaps), weighted_dist(pairs), name
 
 

@@ -173,6 +173,13 @@ class Tap(asyncio.Protocol):
             done.set_exception(self.lost or ConnectionResetError("the connection closed inside the body"))
 
 
+def untap(response: aiohttp.ClientResponse) -> None:
+    """Lets aiohttp read `response` itself; does nothing for a response of a foreign session."""
+    tap = getattr(response, "tap", None)
+    if isinstance(tap, Tap):
+        tap.detach()
+
+
 class Wire:
     """What belongs to one own session: its clock and its sockets by descriptor."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import zlib
 from typing import Any
@@ -85,7 +86,7 @@ class Api:
             return Answer.of(
                 {"object": "error", "message": str(error), "type": "BadRequestError", "param": None, "code": 400}, 400
             )
-        answer = _Completion(self, body, chat, prompt, max_new, finish)
+        answer = _Completion(self, body, chat=chat, prompt=prompt, max_new=max_new, finish=finish)
         if body.get("stream"):
             await answer.stream(query, prompt_tokens)
             return None
@@ -125,10 +126,10 @@ class Api:
                 raise BadRequest("max_new_tokens must be at least 0.")
             if tokens + asked > limit:
                 raise BadRequest(
-                    f"Requested token count exceeds the model's maximum context length of {limit} tokens. You requested "
-                    f"a total of {tokens + asked} tokens: {tokens} tokens from the input messages and {asked} tokens "
-                    "for the completion. Please reduce the number of tokens in the input messages or the completion to "
-                    "fit within the limit."
+                    f"Requested token count exceeds the model's maximum context length of {limit} tokens. You "
+                    f"requested a total of {tokens + asked} tokens: {tokens} tokens from the input messages and "
+                    f"{asked} tokens for the completion. Please reduce the number of tokens in the input messages or "
+                    "the completion to fit within the limit."
                 )
         # A reasoning model writes a few thousand tokens unless it is cut short.
         natural = min(limit - tokens, 1600 + zlib.crc32(prompt.encode("utf-8", "replace")) % 2400)
@@ -217,7 +218,7 @@ class Api:
             rate = gauges["spec_accept_rate"] if counted else 0.0
             load["speculative"] = {"accept_length": serving.accept_len, "accept_rate": rate}
         return {
-            "timestamp": SimStamp.iso(serving.clock.now()),
+            "timestamp": _iso(serving.clock.now()),
             "version": story.VERSION,
             "dp_rank_count": 1,
             "loads": [load],
@@ -228,21 +229,10 @@ class Api:
         }
 
 
-class SimStamp:
-    """Simulated time as ISO text."""
-
-    @staticmethod
-    def iso(t: float) -> str:
-        """UTC, whole seconds."""
-        import datetime
-
-        return datetime.datetime.fromtimestamp(t, datetime.UTC).isoformat(timespec="seconds")
-
-
 class _Completion:
     """One answer in OpenAI's forms, as SGLang words them."""
 
-    def __init__(self, api: Api, body: dict[str, Any], chat: bool, prompt: str, max_new: int, finish: str) -> None:
+    def __init__(self, api: Api, body: dict[str, Any], *, chat: bool, prompt: str, max_new: int, finish: str) -> None:
         self.api = api
         self.chat = chat
         self.prompt = prompt
@@ -277,7 +267,6 @@ class _Completion:
             sent = request.done
 
         reader = serving.submit(self.prompt, prompt_tokens, self.max_new, push)
-        query.keep = query.keep and True
         self._head(reader.request)
         self.api.log(query)
         try:
@@ -355,6 +344,10 @@ class _Completion:
 
 _NO_EXTRAS = ',"reasoning_content":null,"tool_calls":null'
 _REASONS = {400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 503: "Service Unavailable"}
+
+
+def _iso(t: float) -> str:
+    return datetime.datetime.fromtimestamp(t, datetime.UTC).isoformat(timespec="seconds")
 
 
 def _usage(request: Request) -> dict[str, Any]:

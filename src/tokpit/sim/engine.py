@@ -1,8 +1,8 @@
 """The simulated SGLang server process: what `python -m sglang.launch_server` runs inside the sandbox.
 
-Standard library only, so that it starts at once. It is a real process: its command line, log descriptors, listening port
-and worker processes are what any tool sees. Exit codes: 2 for a bad flag, 1 for bad arguments or a busy port; a failed
-scheduler ends the process by SIGKILL, as SGLang's own clean-up does.
+Standard library only, so that it starts at once. It is a real process: its command line, log descriptors, listening
+port and worker processes are what any tool sees. Exit codes: 2 for a bad flag, 1 for bad arguments or a busy port; a
+failed scheduler ends the process by SIGKILL, as SGLang's own clean-up does.
 
 Environment: TOKPIT_SIM_READY=1 begins as a server that was started two hours ago; TOKPIT_SIM_TRAFFIC=1 adds own users.
 """
@@ -48,6 +48,7 @@ class Engine:
         self.serving: Serving | None = None
         self.api: Api | None = None
         self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._published: dict[str, object] = {}
         self._busy_seen = 0.0
         self._busy_at = clock.now()
@@ -74,7 +75,7 @@ class Engine:
             await self._drain()
             return 0
         finally:
-            for task in (*tasks, stopping, starting):
+            for task in (*tasks, *self._tasks, stopping, starting):
                 task.cancel()
             self.workers.end()
             with suppress(OSError):
@@ -83,7 +84,7 @@ class Engine:
 
     async def _start(self, already: bool) -> int | None:
         """Go through the start; None once the server serves, else the exit status."""
-        begin = self.clock.now() - (AGE_S if already else 0.0)
+        begin = self.clock.now() - (AGE_S if already else machine.own_age_s() * self.clock.factor)
         try:
             plan = make_plan(self.args, self.free_gib)
         except StartError as error:
@@ -133,7 +134,7 @@ class Engine:
                 self.publish()
                 if os.environ.get("TOKPIT_SIM_TRAFFIC") == "1":
                     assert self.serving is not None
-                    self._traffic = asyncio.create_task(background(self.serving))
+                    self._tasks.add(asyncio.create_task(background(self.serving)))
         return None
 
     def _warm(self, due: float) -> None:
@@ -166,7 +167,7 @@ class Engine:
             self.journal.line("INFO:     Waiting for application shutdown.")
             self.journal.line("INFO:     Application shutdown complete.")
             return 1
-        self._driver = asyncio.create_task(self.serving.run())
+        self._tasks.add(asyncio.create_task(self.serving.run()))
         return None
 
     async def _fail(self, error: StartError, begin: float) -> int:
@@ -265,6 +266,8 @@ def main(argv: list[str], prog: str = "launch_server.py") -> int:
     clock = machine.read_clock(root)
     args = flags.parse(argv, prog)
     path = Path(args.model_path)
+    if path.is_relative_to("/models"):
+        path = root / "models" / path.relative_to("/models")
     if path.is_absolute() and not (path / "config.json").exists():
         sys.stderr.write(
             f"OSError: {args.model_path} does not appear to have a file named config.json.\n",

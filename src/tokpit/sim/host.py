@@ -1,11 +1,12 @@
 """The simulated GPU host: `async with SimHost(clock_factor=30.0) as sim:` gives `sim.spec`, reached over real SSH.
 
-Scheme. A child process (`tokpit.sim.server`) serves SSH on loopback and runs the scripts it gets under the real /bin/sh,
-inside a private folder whose `bin/` comes first in PATH (nvidia-smi) and whose `venv/` is a genuine virtual environment
-with a package `sglang`: the simulated engine. A launch is therefore a real process with a real command line, log, port
-and process group, and the rest of tokpit needs no special case. Three things are not the machine's own: `nvidia-smi`,
-the memory figures, and the process listing, which reads ROOT/proc (environment variable TOKPIT_PROC) and so shows the
-sandbox's servers and no others: nothing outside the sandbox can be stopped by mistake from a demonstration.
+Scheme. A child process (`tokpit.sim.server`) serves SSH on loopback and runs the scripts it gets under the real
+/bin/sh, inside a private folder whose `bin/` comes first in PATH (nvidia-smi) and whose `venv/` is a genuine virtual
+environment with a package `sglang`: the simulated engine. A launch is therefore a real process with a real command
+line, log, port and process group, and the rest of tokpit needs no special case. Three things are not the machine's own:
+`nvidia-smi`; the host's memory and its limits (see `tokpit.sim.sandbox.view`); and the process listing, which reads
+ROOT/proc (environment variable TOKPIT_PROC) and so shows the sandbox's servers and no others: nothing outside the
+sandbox can be stopped by mistake from a demonstration. Everything else, such as processor load, is the real machine's.
 
 Ends. The child lives as long as the pipe to its standard input: when the owner closes it or dies in whatever way, all
 processes of the sandbox are killed (found by their environment) and the folder is removed. Engines also hold a socket
@@ -23,6 +24,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -39,15 +42,25 @@ class SimHost:
     """One simulated host; a context manager of both kinds. Raises ConnectFailed if it does not come up.
 
     `clock_factor`: simulated seconds per real second. `running`: begin with one server that somebody else launched two
-    hours ago, with users of its own. `port`: that server's port; 0 takes a free one.
+    hours ago, with users of its own. `port`: that server's port; 0 takes a free one. `flags`: its flags after model,
+    host and port.
     """
 
-    def __init__(self, clock_factor: float = 30.0, *, running: bool = False, name: str = NAME, port: int = 0) -> None:
+    def __init__(
+        self,
+        clock_factor: float = 30.0,
+        *,
+        running: bool = False,
+        name: str = NAME,
+        port: int = 0,
+        flags: Sequence[str] = story.FLAGS,
+    ) -> None:
         self.clock_factor = clock_factor
         self.running = running
         self.name = name
         self.root = Path()
         self.engine_port = port
+        self.flags = tuple(flags)
         self.pid = 0
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -76,7 +89,12 @@ class SimHost:
     @property
     def model_path(self) -> str:
         """Path of the model on the host."""
-        return str(self.root / "models" / story.MODEL_NAME)
+        return story.MODEL_PATH
+
+    @property
+    def folder(self) -> Path:
+        """The host's private folder, which is removed when it ends."""
+        return self.root
 
     @property
     def program(self) -> tuple[str, ...]:
@@ -110,28 +128,37 @@ class SimHost:
         """Bring the host up."""
         self.root = Path(tempfile.mkdtemp(prefix="tokpit-sim-")).resolve()
         self.engine_port = self.engine_port or free_port()
-        words = [str(self.root), str(self.clock_factor), "running" if self.running else "empty", str(self.engine_port)]
+        words = [
+            str(self.root),
+            str(self.clock_factor),
+            "running" if self.running else "empty",
+            str(self.engine_port),
+            *self.flags,
+        ]
         source = str(Path(__file__).resolve().parents[2])
-        code = f"import sys; sys.path.insert(0, {source!r}); from tokpit.sim.server import main; sys.exit(main(sys.argv[1:]))"
-        errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            cwd="/",
-            start_new_session=True,
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            errors.seek(0)
-            said = errors.read().decode("utf-8", "replace").strip().splitlines()
-            self.stop()
-            raise ConnectFailed(
-                f"The simulated host did not start: {said[-1] if said else 'it said nothing'}.",
-                hint="It needs Linux with /proc, /bin/sh and a writable temporary folder.",
+        code = f"import sys; sys.path.insert(0, {source!r}); from tokpit.sim.server import main; sys.exit(main())"
+        with tempfile.TemporaryFile() as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd="/",
+                start_new_session=True,
             )
+            assert self._process.stdout is not None
+            patience = threading.Timer(START_S, self._process.kill)
+            patience.start()
+            line = self._process.stdout.readline()
+            patience.cancel()
+            if not line:
+                errors.seek(0)
+                said = errors.read().decode("utf-8", "replace").strip().splitlines()
+                self.stop()
+                raise ConnectFailed(
+                    f"The simulated host did not start: {said[-1] if said else 'it said nothing'}.",
+                    hint="It needs Linux with /proc, /bin/sh and a writable temporary folder.",
+                )
         ready = json.loads(line)
         self._port, self.pid = ready["port"], ready["pid"]
         return self

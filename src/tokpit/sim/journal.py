@@ -1,4 +1,4 @@
-"""The engine's log: SGLang's line head on the simulated clock, its statistics lines, and tracebacks as it prints them."""
+"""The engine's log: SGLang's line head on the simulated clock, statistics lines, tracebacks as it prints them."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return not stat.rpartition(")")[2].strip().startswith(("Z", "X"))
+
+
+def own_age_s() -> float:
+    """Real seconds since this process was started, so that the interpreter's own start counts as part of a launch."""
+    stat = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
+    started = int(stat.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started)
 
 
 def read_clock(root: Path) -> SimClock:

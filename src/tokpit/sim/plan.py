@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tokpit.sim import story
 
@@ -87,7 +88,7 @@ def step_ms(running: int, spec_steps: int | None) -> float:
         measured = last_ms + (running - last_n) * story.STEP_MS_PER_MORE
     else:
         measured = points[0][1]
-        for (n0, ms0), (n1, ms1) in zip(points, points[1:], strict=False):
+        for (n0, ms0), (n1, ms1) in pairwise(points):
             if n0 <= running <= n1:
                 measured = ms0 + (ms1 - ms0) * (running - n0) / (n1 - n0)
     steps = 0 if spec_steps is None else spec_steps

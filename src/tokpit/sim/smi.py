@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -167,29 +166,39 @@ def _query(root: Path, kind: str, names: list[str], options: set[str], out: Text
 
 def _table(gpu: Gpu) -> str:
     bar = "+" + "-" * 89 + "+"
+    state = "P1" if gpu.holders else "P8"
     rows = [
-        time.strftime("%a %b %e %H:%M:%S %Y", time.gmtime(gpu.now)),
-        bar,
-        f"| NVIDIA-SMI {story.DRIVER_VERSION}   Driver Version: {story.DRIVER_VERSION}   CUDA Version: 13.0 ".ljust(90)
-        + "|",
-        bar,
-        f"|   0  {story.GPU_NAME:<52}  On  | {story.GPU_BUS_ID} ".ljust(90) + "|",
-        f"| {30:>3}%  {gpu.temp_c:>3}C  {'P1' if gpu.holders else 'P8'}  {gpu.power_w:>6.0f}W / "
-        f"{story.GPU_POWER_LIMIT_W:.0f}W | {gpu.used_mib:>6}MiB / {story.GPU_MEM_MIB}MiB | {gpu.util:>5.0f}%  Default ".ljust(
-            88
-        )
-        + " |",
-        bar,
-        "| Processes: ".ljust(90) + "|",
+        f"NVIDIA-SMI {story.DRIVER_VERSION}   Driver Version: {story.DRIVER_VERSION}   CUDA Version: 13.0",
+        f"  0  {story.GPU_NAME:<52}  On  | {story.GPU_BUS_ID}",
+        f"30%  {gpu.temp_c:>3}C  {state}  {gpu.power_w:>6.0f}W / {story.GPU_POWER_LIMIT_W:.0f}W | "
+        f"{gpu.used_mib:>6}MiB / {story.GPU_MEM_MIB}MiB | {gpu.util:>5.0f}%  Default",
+        "Processes:" if gpu.holders else "No running processes found",
     ]
-    for h in gpu.holders:
-        rows.append(
-            f"|   0   N/A  N/A  {h['worker_pid']:>9}      C   sglang::scheduler  {h['mem_mib']:>10.0f}MiB ".ljust(90)
-            + "|"
-        )
-    if not gpu.holders:
-        rows.append("|  No running processes found ".ljust(90) + "|")
-    return "\n".join([*rows, bar])
+    rows += [
+        f"  0   N/A  N/A  {h['worker_pid']:>9}      C   sglang::scheduler  {h['mem_mib']:>10.0f}MiB"
+        for h in gpu.holders
+    ]
+    head = time.strftime("%a %b %e %H:%M:%S %Y", time.gmtime(gpu.now))
+    return "\n".join([head, bar, *(f"| {row:<88}|" for row in rows), bar])
+
+
+def _log(gpu: Gpu) -> str:
+    """The performance part of the long report, which is the only one that tools ask for here."""
+    reasons = {"Idle": not gpu.busy, "SW Power Cap": False, "HW Slowdown": False, "SW Thermal Slowdown": False}
+    counters = ("SW Power Capping", "Sync Boost", "SW Thermal Slowdown", "HW Thermal Slowdown", "HW Power Braking")
+    rows = [
+        "==============NVSMI LOG==============\n",
+        f"{'Timestamp':<47} : {time.strftime('%a %b %e %H:%M:%S %Y', time.gmtime(gpu.now))}",
+        f"{'Driver Version':<47} : {story.DRIVER_VERSION}",
+        f"{'Attached GPUs':<47} : 1",
+        f"GPU {story.GPU_BUS_ID}",
+        f"    {'Performance State':<43} : {'P1' if gpu.holders else 'P8'}",
+        "    Clocks Event Reasons",
+        *(f"        {name:<39} : {'Active' if on else 'Not Active'}" for name, on in reasons.items()),
+        "    Clocks Event Reasons Counters",
+        *(f"        {name:<39} : 0 us" for name in counters),
+    ]
+    return "\n".join(rows)
 
 
 def main(argv: list[str], out: TextIO = sys.stdout) -> int:
@@ -198,6 +207,7 @@ def main(argv: list[str], out: TextIO = sys.stdout) -> int:
     query: tuple[str, list[str]] | None = None
     options: set[str] = set()
     every: float | None = None
+    detailed = False
     words = iter(argv[1:])
     for word in words:
         name, _, value = word.partition("=")
@@ -221,20 +231,28 @@ def main(argv: list[str], out: TextIO = sys.stdout) -> int:
             for field in _fields(Gpu(root)):
                 print(f'"{field}"\n', file=out)
             return 0
-        elif name != "-q":
+        elif name in {"-q", "--query"}:
+            detailed = True
+        elif name in {"-d", "--display"}:
+            value = value or next(words, "")
+        else:
             print(f"Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n{word}", file=out)
             return _INVALID_ARGUMENT
-    answer: Callable[[], int]
-    if query is None:
-        answer = lambda: print(_table(Gpu(root)), file=out, flush=True) or 0  # noqa: E731
-    else:
-        kind, names = query
-        answer = lambda: _query(root, kind, names, options, out)  # noqa: E731
-    status = answer()
+    if detailed:
+        print(_log(Gpu(root)), file=out)
+        return 0
+    status = _answer(root, query, options, out)
     while every is not None and status == 0:
         time.sleep(every)
-        status = answer()
+        status = _answer(root, query, options, out)
     return status
+
+
+def _answer(root: Path, query: tuple[str, list[str]] | None, options: set[str], out: TextIO) -> int:
+    if query is not None:
+        return _query(root, *query, options, out)
+    print(_table(Gpu(root)), file=out, flush=True)
+    return 0
 
 
 if __name__ == "__main__":

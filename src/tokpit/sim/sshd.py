@@ -16,9 +16,10 @@ from typing import Any
 
 import asyncssh
 
-from tokpit.sim.sandbox import environment
+from tokpit.sim.sandbox import environment, view
 
 CHUNK = 1 << 16
+FIRST_LINE_LIMIT = 1 << 22
 
 
 class _Connection(asyncssh.SSHServer):
@@ -63,7 +64,9 @@ class SshServer:
         (ssh / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {public}\n", encoding="utf-8")
 
     async def _session(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
-        argv = ("/bin/sh", "-c", process.command) if process.command is not None else ("/bin/sh",)
+        argv: tuple[str | bytes, ...] = ("/bin/sh",)
+        if process.command is not None:
+            argv = ("/bin/sh", "-c", view(self._root, process.command.encode()))
         child_in, our_in = os.pipe()
         our_out, child_out = os.pipe()
         our_err, child_err = os.pipe()
@@ -81,13 +84,13 @@ class SshServer:
             for fd in (child_in, child_out, child_err):
                 os.close(fd)
         self._children.add(child.pid)
-        feed = asyncio.create_task(_feed(process, child, our_in))
+        feed = asyncio.create_task(_feed(self._root, process, child, our_in))
         drains = [
             asyncio.create_task(_drain(our_out, process.stdout)),
             asyncio.create_task(_drain(our_err, process.stderr)),
         ]
         closed = asyncio.create_task(process.wait_closed())
-        work = asyncio.gather(*drains, child.wait())
+        work = asyncio.create_task(_all_over(drains, child))
         try:
             await asyncio.wait({work, closed}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -105,12 +108,23 @@ class SshServer:
                 process.exit(status)
 
 
-async def _feed(process: asyncssh.SSHServerProcess[bytes], child: asyncio.subprocess.Process, fd: int) -> None:
-    """Client's input to the child's; a client's signal goes to the process group."""
+async def _all_over(drains: list[asyncio.Task[None]], child: asyncio.subprocess.Process) -> None:
+    await asyncio.gather(*drains)
+    await child.wait()
+
+
+async def _feed(
+    root: Path, process: asyncssh.SSHServerProcess[bytes], child: asyncio.subprocess.Process, fd: int
+) -> None:
+    """Client's input to the child's; a client's signal goes to the process group.
+
+    Only the first line goes through `view`: a script comes as one line, and what follows may be a file's content.
+    """
     loop = asyncio.get_running_loop()
     protocol = asyncio.streams.FlowControlMixin(loop=loop)
     transport, _ = await loop.connect_write_pipe(lambda: protocol, os.fdopen(fd, "wb", buffering=0))
     writer = asyncio.StreamWriter(transport, protocol, None, loop)
+    held: bytes | None = b""
     try:
         while True:
             try:
@@ -123,9 +137,17 @@ async def _feed(process: asyncssh.SSHServerProcess[bytes], child: asyncio.subpro
                 continue
             except asyncssh.BreakReceived:
                 continue
+            if held is not None:
+                held += data
+                line, newline, rest = held.partition(b"\n")
+                if data and not newline and len(held) < FIRST_LINE_LIMIT:
+                    continue
+                writer.write(view(root, line) + newline + rest)
+                held = None
+            else:
+                writer.write(data)
             if not data:
                 return
-            writer.write(data)
             await writer.drain()
     except (OSError, asyncssh.Error):
         return

@@ -147,12 +147,13 @@ def _capture(start: float, took: float, plan: Plan, avail: float, gib: float) ->
     )  # fmt: skip
     yield Moment(start + 0.1, f"Capture cuda graph bs {sorted(sizes)}")
     total = len(sizes)
-    for done, size in enumerate(sizes):
-        now = avail - gib * done / total
+    for done in range(total + 1):
+        size, now = sizes[min(done, total - 1)], avail - gib * done / total
+        bar = ("█" * (done * 10 // total)).ljust(10)
         yield Moment(
             start + 0.2 + (took - 0.5) * done / total,
             f"Capturing batches (bs={size} avail_mem={now:.2f} GB): {round(100 * done / total):>3}%|"
-            f"{('█' * (done * 10 // total)).ljust(10)}| {done}/{total} [{_clock((took - 0.5) * done / total)}<?, ?it/s]",
+            f"{bar}| {done}/{total} [{_clock((took - 0.5) * done / total)}<?, ?it/s]",
             bare=True,
         )
     yield Moment(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-_WORDS = (
-    "the", "scheduler", "keeps", "a", "batch", "of", "requests", "and", "each", "step", "reads", "all", "weights", "once",
-    "so", "more", "requests", "share", "that", "cost", "until", "memory", "or", "slots", "run", "out", "then", "new", "ones",
-    "wait", "in", "line", "while", "drafts", "are", "checked", "together", "with", "one", "pass", "which", "pays", "when",
-    "enough", "of", "them", "hold", "this", "text", "is", "made", "by", "a", "simulation",
-)  # fmt: skip
+_TEXT = (
+    "the scheduler keeps a batch of requests and each step reads all weights once so more requests share that "
+    "cost until memory or slots run out then new ones wait in line while drafts are checked together with one "
+    "pass which pays when enough of them hold this text is made by a simulation"
+)
+_WORDS = _TEXT.split()
 
 
 def text(seed: int, start: int, stop: int) -> str:

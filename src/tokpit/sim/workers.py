@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+
+
+def _ignore_term() -> None:
+    # A stop reaches the whole group; the workers serve on while their engine drains.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Workers:
@@ -31,6 +38,7 @@ class Workers:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                preexec_fn=_ignore_term,  # noqa: PLW1509  # this process has one thread
             )
             self._children.append(child)
             self.register(child.pid)
@@ -38,7 +46,7 @@ class Workers:
     def register(self, pid: int) -> None:
         """Make a process visible in the simulated host's process listing."""
         with suppress(OSError):
-            os.symlink(f"/proc/{pid}", self._root / "proc" / str(pid))
+            (self._root / "proc" / str(pid)).symlink_to(f"/proc/{pid}")
 
     def end(self) -> None:
         """End all workers and take the links away."""

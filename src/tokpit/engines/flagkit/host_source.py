@@ -195,7 +195,7 @@ def sglang_sources(root: Path) -> list[Row]:
             "bool" if switch else ast.unparse(given["type"]) if "type" in given else "str",
             sources.default(default),
             closed(choices),
-            0 if switch else sources.value(given.get("nargs")),
+            nargs=0 if switch else sources.value(given.get("nargs")),
         )
     return list(rows.values())
 

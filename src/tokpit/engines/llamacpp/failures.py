@@ -9,7 +9,7 @@ from tokpit.domain.records import LogRecord
 from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import Fix, Verdict
 from tokpit.engines.verdictkit.judge import Dialect, judge
-from tokpit.engines.verdictkit.shared_gpu import CPU_FALLBACK, GPU
+from tokpit.engines.verdictkit.shared_gpu import CPU_FALLBACK, GPU, out_of_memory
 from tokpit.engines.verdictkit.shared_hub import MODEL
 from tokpit.engines.verdictkit.shared_python import PYTHON
 from tokpit.engines.verdictkit.shared_system import HTTP_PORT, SYSTEM
@@ -71,6 +71,13 @@ ARGS: tuple[Signature, ...] = (
 )
 
 LOADING: tuple[Signature, ...] = (
+    sig(
+        "OOM_GPU",
+        r"allocating (?P<asked>[\d.]+) (?P<asked_unit>MiB) on device (?P<gpu>\d+): \w+ failed: out of memory",
+        "GPU out of memory.",
+        anywhere=True,
+        refine=out_of_memory,
+    ),
     sig(
         "MODEL_PATH_MISSING",
         r"(?:failed to open GGUF file|gguf_init_from_file: failed to open|llama_model_load:[^\n]*failed to open) "
@@ -160,7 +167,7 @@ DIALECT = Dialect(
     phases=tuple(
         (re.compile(pattern), phase)
         for pattern, phase in (
-            (r"loading model|llama_model_loader: loaded meta|load_tensors:", "load"),
+            (r"load_model: loading model|llama_model_loader: loaded meta|load_tensors:", "load"),
             (r"llama_context: |llama_kv_cache|initializing(?: slots)?, n_slots", "memory"),
             (r"model loaded$", "http"),
             (r"listening (?:on|at)|server is listening", "ready"),
@@ -170,7 +177,7 @@ DIALECT = Dialect(
         r"slot (?:print_timing|release|launch_slot_|update_slots): |all slots are idle|done request: POST \S+ \S+ 200"
     ),
     boot=re.compile(r"^(?:main: )?build(?:_info)?: b?\d+"),
-    early=re.compile(r"loading model '|llama_model_loader: loaded meta"),
+    early=re.compile(r"load_model: loading model '|llama_model_loader: loaded meta"),
     death=re.compile(
         r"exiting due to model loading error|CUDA error: |GGML_ASSERT|^Killed$|Segmentation fault|^Aborted|error: "
         r"invalid argument|couldn't bind|Out of memory: Killed process"

@@ -31,7 +31,6 @@ def _labelled(name: str, label: str) -> str:
     return f"{name}{{{label}="
 
 
-
 class Wanted:
     """The names that an engine's page is searched for: plain series by exact name, histograms by base name."""
 

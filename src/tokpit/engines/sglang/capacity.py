@@ -8,6 +8,8 @@ Formulas from the engine's source: `_calculate_mamba_ratio` and `_resolve_max_nu
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
 
 from tokpit.engines.verdictkit.versions import between, since
 
@@ -29,6 +31,28 @@ def resolved_strategy(strategy: str | None, version: str | None, *, overlap: boo
     if later is None:
         return None
     return "extra_buffer" if later and overlap else "no_buffer"
+
+
+def overlap_on(
+    version: str | None,
+    *,
+    disabled: bool = False,
+    speculates: bool = False,
+    topk: int | None = None,
+    spec_v2: bool | None = None,
+) -> bool:
+    """Whether the overlap scheduler runs. Without speculation: unless disabled.
+
+    With speculation it needs the second engine: not before 0.5.5; 0.5.5 to 0.5.10 only with SGLANG_ENABLE_SPEC_V2
+    (`spec_v2`); 0.5.11 to 0.5.13 unless that is switched off or top-k is above 1; always from 0.5.14 on.
+    """
+    if disabled:
+        return False
+    if not speculates or since(version, "0.5.14") is not False:
+        return True
+    if since(version, "0.5.11"):
+        return spec_v2 is not False and (topk or 1) <= 1
+    return bool(since(version, "0.5.5")) and spec_v2 is True
 
 
 def slots_per_request(
@@ -98,6 +122,18 @@ def largest_hicache_gb(
     """The largest whole `--hicache-size` (GB per rank) that fits beside the reserve; 0 where none does."""
     usable = available_bytes - HICACHE_RESERVE_BYTES
     return max(0, int(usable // (hicache_pools(hybrid, version) * ranks * 10**9)))
+
+
+_ALLOCATED = re.compile(
+    r"Allocating (?:\S+ )*?(?P<gb>[\d.]+) GB host memory for hierarchical|"
+    r"Allocating .*?hierarchical .*?KV host pool: .*?(?P<gb2>[\d.]+) GB host memory"
+)
+
+
+def hicache_allocated_gb(lines: Iterable[str]) -> tuple[float, int]:
+    """Host memory that a server's log says it took for the host cache: GB in all, and the number of pools."""
+    sizes = [float(m["gb"] or m["gb2"]) for line in lines if (m := _ALLOCATED.search(line))]
+    return round(sum(sizes), 2), len(sizes)
 
 
 def smallest_track_interval(draft_tokens: int, page_size: int = 1) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tokpit.domain.verdict import Fix, Verdict
-from tokpit.engines.sglang.capacity import HICACHE_RESERVE_BYTES, smallest_track_interval
+from tokpit.engines.sglang.capacity import HICACHE_RESERVE_BYTES, hicache_allocated_gb, smallest_track_interval
 from tokpit.engines.verdictkit.exits import by_status
 from tokpit.engines.verdictkit.signature import Case, retell
 
@@ -25,6 +25,9 @@ def host_reserve(verdict: Verdict, case: Case) -> Verdict:
         if before
         else f"{free:.2f} GB free (the {_RESERVE_GB:.0f} GB reserve already taken off) < {asked:.2f} GB asked"
     )
+    taken, pools = hicache_allocated_gb(line.text for line in case.lines[: case.at])
+    if pools > 1:
+        how += f"; {pools} pools of this start had asked for {taken:.2f} GB in all: the size counts per rank and pool"
     fixes = (Fix(label=f"hicache {size} GB per rank", settings={"hicache_gb": size}),) if size > 0 else ()
     return retell(
         verdict,

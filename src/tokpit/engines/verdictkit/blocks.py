@@ -25,14 +25,15 @@ _FATAL = re.compile(
       [\w./-]{1,80}(?:\ serve|\ run)?:\ error:\ | error:\ | fatal:\ | FATAL\b | fatal\ error:
     | (?:nvcc|ptxas)\ (?:fatal|error)\b | Fatal\ Python\ error: | Killed$ | Segmentation\ fault | Aborted\b | Bus\ error
     | Illegal\ instruction | terminate\ called\b | Out\ of\ memory:\ Kill | Memory\ cgroup\ out\ of\ memory: | oom-kill:
-    | \S*/?(?:ba|z|da)?sh:\ (?:line\ )?\d*:?\ ?\S*:\ (?:command\ )?not\ found | env:\ | ninja:\ build\ stopped
-    | \S*python[\d.]*:\ (?:No\ module\ named|can't\ open\ file) | nohup:\ failed
+    | \S*/?(?:ba|z|da)?sh:\ (?:line\ )?\d*:?\ ?\S*:\ (?:(?:command\ )?not\ found|No\ such\ file|Permission\ denied)
+    | env:\ | ninja:\ build\ stopped
+    | \S*python[\d.]*:\ (?:No\ module\ named|can't\ open\ file|Error\ while\ finding\ module) | nohup:\ failed
     | \S*\.(?:cu|cpp|cuh|h|c):\d+:\ (?:CUDA\ error|GGML_ASSERT|fatal\ error)
     | CUDA\ error\b | HIP\ error\b | GGML_ASSERT
     | Failed\ to\ initialize\ NVML | NVIDIA-SMI\ has\ failed | NVRM:\ | docker:\ Error | nvidia-container-cli:
     | LLVM\ ERROR: | libgomp: | OpenBLAS\ blas_thread_init: | exec\b.*:\ no\ such\ file
     | !{5,}.*\b(?:Segfault|SIG\w+) | \*{3}\ SIG\w+ | Traceback\ \(most\ recent
-    | \S*llama-server:\ | Rank\ \d+\ scheduler\b | Subprocess\ \S+\ \(pid | Worker\ proc\b
+    | \s{0,4}Value\ error,\ | \S*llama-server:\ | Rank\ \d+\ scheduler\b | Subprocess\ \S+\ \(pid | Worker\ proc\b
     )"""
 )
 _NCCL_WARN = re.compile(r"\bNCCL WARN\b")

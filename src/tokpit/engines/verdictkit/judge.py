@@ -19,12 +19,13 @@ from tokpit.domain.records import LogRecord
 from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import Verdict
 from tokpit.engines.verdictkit.blocks import Block, blocks
-from tokpit.engines.verdictkit.exits import exit_evidence, exit_verdict
+from tokpit.engines.verdictkit.exits import exit_evidence, exit_verdict, signal_name
 from tokpit.engines.verdictkit.lines import Line, read
 from tokpit.engines.verdictkit.signature import Case, Rank, Signature, evidence_text, matches, retell, tell
 
 _NEVER_CAUSE = re.compile(r"(?:^|\.)(?:KeyboardInterrupt|CancelledError|SystemExit|BrokenPipeError|GeneratorExit)$")
-
+_ASKED_TO_END = {"TERM", "INT", "HUP"}
+"""Signals that people and service managers end servers with."""
 _DUMP = re.compile(r"Dumping \w+ |Scheduler debug info")
 
 
@@ -158,7 +159,7 @@ def _last_start(
     signal: str | None,
     settings: Settings | None,
 ) -> Verdict | None:
-    index_of = {line.number: index for index, line in enumerate(lines)}
+    index_of = {id(line): index for index, line in enumerate(lines)}
     phases = _phase_at(dialect, lines)
     facts = _facts(dialect, lines)
     milestone = re.compile("|".join(pattern.pattern for pattern, _ in dialect.phases))
@@ -168,9 +169,7 @@ def _last_start(
         if dialect.life.search(line.text) or milestone.search(line.text)
     ]
     deaths = [i for i, line in enumerate(lines) if dialect.death.search(line.text)]
-    bad_exit = (exit_code not in (None, 0, 130, 143)) or (
-        signal is not None and signal.upper().removeprefix("SIG") not in {"TERM", "INT", "HUP", ""}
-    )
+    bad_exit = (exit_code not in (None, 0) or bool(signal)) and signal_name(exit_code, signal) not in _ASKED_TO_END
 
     def case(at: int, block: Block | None = None) -> Case:
         return Case(
@@ -203,11 +202,11 @@ def _last_start(
             unknown = _unknown(dialect, lines, index_of, case, outlived)
         if unknown is not None and _says_more(unknown, best):
             best = unknown
-        return _with_consequences(best.verdict, best.at, lines, deaths, exit_code, signal)
+        return _with_consequences(best.verdict, best.at, lines, deaths, (exit_code, signal))
     if deaths or bad_exit:
         unknown = _unknown(dialect, lines, index_of, case, outlived)
         if unknown is not None:
-            return _with_consequences(unknown.verdict, unknown.at, lines, deaths, exit_code, signal)
+            return _with_consequences(unknown.verdict, unknown.at, lines, deaths, (exit_code, signal))
     last = case(len(lines) - 1) if lines else Case(exit_code=exit_code, signal=signal)
     told = exit_verdict(last, bad_exit)
     if told is not None:
@@ -232,7 +231,7 @@ def _candidates(dialect: Dialect, lines: Sequence[Line], index_of: dict[int, int
     for block in blocks(lines):
         if _DUMP.match(block.head.text):
             continue
-        at = index_of[block.head.number]
+        at = index_of[id(block.head)]
         for signature in in_blocks:
             match = matches(signature, block)
             if match is None:
@@ -268,7 +267,7 @@ def _unknown(
         following = held[position + 1] if position + 1 < len(held) else None
         if following is not None and following.link == "during" and not dialect.wrapper.search(following.message):
             continue  # the one that follows says what went wrong; this one only how it was noticed
-        at = index_of[block.head.number]
+        at = index_of[id(block.head)]
         if gone_by(at, block.head.proc):
             continue
         who = f"{block.head.proc} " if block.head.proc else ""
@@ -290,12 +289,12 @@ def _unknown(
 
 
 def _with_consequences(
-    verdict: Verdict, at: int, lines: Sequence[Line], deaths: list[int], exit_code: int | None, signal: str | None
+    verdict: Verdict, at: int, lines: Sequence[Line], deaths: list[int], end: tuple[int | None, str | None]
 ) -> Verdict:
     """The verdict with up to three lines of what died of it, and the exit status, as further evidence."""
     after = [lines[i] for i in deaths if i >= at and lines[i].number not in verdict.lines][:3]
     return retell(
         verdict,
-        evidence=(*verdict.evidence, *map(evidence_text, after), *exit_evidence(exit_code, signal)),
+        evidence=(*verdict.evidence, *map(evidence_text, after), *exit_evidence(*end)),
         lines=(*verdict.lines, *(line.number for line in after)),
     )

@@ -99,8 +99,8 @@ def read_line(number: int, raw: str, level: str = "") -> Line:
 
 
 def read(records: Sequence[LogRecord]) -> list[Line]:
-    """Every line of the records, in order."""
-    return list(_read(records))
+    """Every line of the records, by line number: a record of several lines may come after one that began later."""
+    return sorted(_read(records), key=lambda line: line.number)
 
 
 def _read(records: Sequence[LogRecord]) -> Iterator[Line]:

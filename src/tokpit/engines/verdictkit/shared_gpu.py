@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tokpit.domain.verdict import Fix, Verdict
-from tokpit.engines.verdictkit.signature import Case, Rank, Signature, retell, sig
+from tokpit.engines.verdictkit.signature import Case, Rank, Signature, real, retell, sig, whole
 
 _MIB = {"B": 1 / 1048576, "bytes": 1 / 1048576, "KiB": 1 / 1024, "MiB": 1.0, "GiB": 1024.0}
 _SIZE = r"(?P<{0}>[\d.]+) (?P<{0}_unit>bytes|B|KiB|MiB|GiB)"
@@ -20,8 +20,8 @@ _OOM_CODES = {
 
 
 def _mib(verdict: Verdict, name: str) -> float | None:
-    value, unit = verdict.figures.get(name), verdict.figures.get(f"{name}_unit")
-    return float(value) * _MIB[str(unit)] if isinstance(value, int | float) and unit in _MIB else None
+    value, unit = real(verdict, name), verdict.figures.get(f"{name}_unit")
+    return value * _MIB[str(unit)] if value is not None and unit in _MIB else None
 
 
 def out_of_memory(verdict: Verdict, case: Case) -> Verdict:
@@ -81,8 +81,8 @@ def out_of_memory(verdict: Verdict, case: Case) -> Verdict:
 
 def driver_too_old(verdict: Verdict, case: Case) -> Verdict:
     """Decodes 12080 to 12.8."""
-    found = verdict.figures.get("found")
-    if not isinstance(found, int):
+    found = whole(verdict, "found")
+    if found is None:
         return verdict
     version = f"{found // 1000}.{found % 1000 // 10}"
     return retell(
@@ -97,9 +97,11 @@ def arch(verdict: Verdict, case: Case) -> Verdict:
     """Names the architecture, also where a wrapper has cut its name in two."""
     text = case.block.tight if case.block else ""
     found = re.search(r"(?:sm|compute)_(\d{2,3})", text)
+    if found is None:
+        return verdict
     return retell(
         verdict,
-        {"arch": f"sm_{found[1]}"} if found else {"arch": "this GPU"},
+        {"arch": f"sm_{found[1]}"},
         sentence=(
             "The kernel compiler or binary does not support this GPU ({arch}); memory advice around it does not apply."
         ),
@@ -199,8 +201,8 @@ GPU: tuple[Signature, ...] = (
     ),
     sig(
         "DTYPE_UNSUPPORTED",
-        r"Bfloat16 is only supported on GPUs with compute capability of at least (?P<needed>[\d.]+)\. Your "
-        r".*?compute capability (?P<has>[\d.]+)",
+        r"Bfloat16 is only supported on GPUs with compute capability of at least (?P<needed>\d+(?:\.\d+)?)\. Your "
+        r".*?compute capability (?P<has>\d+(?:\.\d+)?)",
         "bfloat16 needs compute capability {needed}; this GPU has {has}.",
         "Start with dtype float16.",
         arithmetic="has {has} < needed {needed}",

@@ -114,7 +114,7 @@ MODEL: tuple[Signature, ...] = (
     ),
     sig(
         "MODEL_INCOMPLETE",
-        r"does not appear to have (?:a file named|files named) (?P<file>[\w.\[\]', ]+)|Cannot find any model weights "
+        r"does not appear to have (?:a file named|files named) (?P<file>[\w-]+\.\w+)|Cannot find any model weights "
         r"with|No supported config format found|no file named (?P<file2>[\w.]+)|model_type` key in its "
         r"config\.json|config\.json is not a valid JSON",
         "The model folder is incomplete: {file}.",

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from tokpit.domain.verdict import Fix, Verdict
-from tokpit.engines.verdictkit.signature import Case, Rank, Signature, retell, sig
+from tokpit.engines.verdictkit.signature import Case, Rank, Signature, retell, sig, whole
 
 
 def not_divisible(verdict: Verdict, case: Case) -> Verdict:
     """The largest tp that divides what has to be divided."""
-    count, tp = verdict.figures.get("count"), verdict.figures.get("tp")
-    if not isinstance(count, int) or not isinstance(tp, int) or tp < 1 or count < 1:
+    count, tp = whole(verdict, "count"), whole(verdict, "tp")
+    if count is None or tp is None or tp < 1 or count < 1:
         return verdict
-    best = next(n for n in range(min(tp, count), 0, -1) if count % n == 0)
+    best = next(n for n in (64, 32, 16, 8, 4, 2, 1) if n <= tp and count % n == 0)
     what = str(verdict.figures.get("what", "a dimension of the model"))
     return retell(
         verdict,
         {"largest_tp": best},
         sentence=f"{what[:1].upper()}{what[1:]} ({count}) cannot be divided by tensor parallel size {tp}.",
-        arithmetic=f"{count} % {tp} = {count % tp}; the largest size up to {tp} that divides it is {best}",
+        arithmetic=f"{count} % {tp} = {count % tp}; the largest power of two up to {tp} that divides it is {best}",
         next_action=f"Start with tensor parallel size {best}.",
         fixes=(Fix(label=f"tp {best}", settings={"tp": best}),),
     )
@@ -25,8 +25,8 @@ def not_divisible(verdict: Verdict, case: Case) -> Verdict:
 
 def more_ranks_than_gpus(verdict: Verdict, case: Case) -> Verdict:
     """Offers the number of GPUs that are there."""
-    asked, there = verdict.figures.get("asked"), verdict.figures.get("there")
-    if not isinstance(there, int) or there < 1:
+    asked, there = whole(verdict, "asked"), whole(verdict, "there")
+    if there is None or there < 1:
         return verdict
     return retell(
         verdict,

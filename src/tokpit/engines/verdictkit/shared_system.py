@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tokpit.domain.verdict import Verdict
 from tokpit.engines.verdictkit.exits import by_status
-from tokpit.engines.verdictkit.signature import Case, Rank, Signature, retell, sig
+from tokpit.engines.verdictkit.signature import Case, Rank, Signature, retell, sig, whole
 
 _OOM = "Compare MemAvailable and the cgroup limit with what the server needs; lower host caches (hicache, KV "
 "offload) or pick a smaller checkpoint."
@@ -12,13 +12,13 @@ _OOM = "Compare MemAvailable and the cgroup limit with what the server needs; lo
 
 def oom_killed(verdict: Verdict, case: Case) -> Verdict:
     """Adds how much memory the victim held."""
-    rss = verdict.figures.get("rss_kb")
-    size = f", which held {float(rss) / 1048576:.1f} GiB" if isinstance(rss, int) else ""
+    rss = whole(verdict, "rss_kb")
+    size = f", which held {rss / 1048576:.1f} GiB" if rss is not None else ""
     name = f" ({verdict.figures['name']})" if "name" in verdict.figures else ""
     return retell(
         verdict,
         sentence=f"The kernel's OOM killer ended pid {{pid}}{name}{size}: the host (or its cgroup) ran out of memory.",
-        arithmetic=f"anon-rss {rss} kB / 1048576 = {float(rss) / 1048576:.1f} GiB" if isinstance(rss, int) else "",
+        arithmetic=f"anon-rss {rss} kB / 1048576 = {rss / 1048576:.1f} GiB" if rss is not None else "",
     )
 
 

@@ -131,6 +131,18 @@ def number(text: str) -> float | str:
     return text
 
 
+def whole(verdict: Verdict, name: str) -> int | None:
+    """A figure as a whole number; None where it is missing or is none."""
+    value: object = verdict.figures.get(name)
+    return value if isinstance(value, int) else None
+
+
+def real(verdict: Verdict, name: str) -> float | None:
+    """A figure as a number; None where it is missing or is none."""
+    value: object = verdict.figures.get(name)
+    return float(value) if isinstance(value, int | float) else None
+
+
 def figures_of(match: re.Match[str]) -> Figures:
     """The named groups that took part, numbers as numbers; text is masked and cut."""
     told: Figures = {}
@@ -198,4 +210,4 @@ def retell(verdict: Verdict, figures: Mapping[str, float | str] | None = None, *
         else value
         for key, value in changes.items()
     }
-    return msgspec.structs.replace(verdict, figures=merged, **filled)  # type: ignore[arg-type]  # field names are checked by msgspec
+    return msgspec.structs.replace(verdict, figures=merged, **filled)

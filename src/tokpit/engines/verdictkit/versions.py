@@ -1,14 +1,14 @@
-"""Release numbers compared: only the leading numbers count (`0.5.11.post1+cu130` is 0.5.11)."""
+"""Release numbers compared, with "unknown" as an answer of its own (see `engines.version` for the parsing)."""
 
 from __future__ import annotations
 
-import re
+from tokpit.engines.version import parse
 
 
 def release(version: str | None) -> tuple[int, ...] | None:
-    """The leading numbers of a version; None where it has none or is unknown."""
-    match = re.match(r"\s*v?(\d+(?:\.\d+)*)", version or "")
-    return tuple(int(part) for part in match[1].split(".")) if match else None
+    """The release numbers of a version (`0.5.11.post1+cu130`: 0, 5, 11); None where it has none or is unknown."""
+    found = parse(version)
+    return None if found is None else found.release
 
 
 def since(version: str | None, first: str) -> bool | None:

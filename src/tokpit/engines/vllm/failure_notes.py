@@ -6,7 +6,7 @@ import math
 import re
 
 from tokpit.domain.verdict import Fix, Verdict
-from tokpit.engines.verdictkit.signature import Case, retell
+from tokpit.engines.verdictkit.signature import Case, real, retell, whole
 
 
 def state_blocks(verdict: Verdict, case: Case) -> Verdict:
@@ -17,19 +17,18 @@ def state_blocks(verdict: Verdict, case: Case) -> Verdict:
 
 def context_fits(verdict: Verdict, case: Case) -> Verdict:
     """The context that fits: printed by most releases, else in proportion to the memory."""
-    figures = verdict.figures
-    asked, fits = figures.get("asked"), figures.get("fits")
-    needed, available = figures.get("needed_gib"), figures.get("available_gib")
+    asked, fits = whole(verdict, "asked"), whole(verdict, "fits")
+    needed, available = real(verdict, "needed_gib"), real(verdict, "available_gib")
     told: dict[str, float | str] = {}
     arithmetic = verdict.arithmetic
-    if isinstance(needed, int | float) and isinstance(available, int | float):
+    if needed is not None and available is not None:
         told["shortfall_gib"] = round(needed - available, 2)
         arithmetic = f"needed {needed} GiB - available {available} GiB = {needed - available:.2f} GiB short"
-        if fits is None and isinstance(asked, int) and needed > 0:
+        if fits is None and asked is not None and needed > 0:
             fits = math.floor(asked * available / needed / 16) * 16
             told["fits"] = fits
             arithmetic += f"; {asked} x {available} / {needed} = about {fits} tokens"
-    if not isinstance(fits, int) or fits <= 0:
+    if fits is None or fits <= 0:
         return retell(
             verdict, told, arithmetic=arithmetic, next_action="Lower --max-model-len, or raise gpu-memory-utilization."
         )
@@ -53,9 +52,8 @@ def context_limit(verdict: Verdict, case: Case) -> Verdict:
 
 def memory_taken(verdict: Verdict, case: Case) -> Verdict:
     """Who holds the rest, and the utilisation that would fit."""
-    free, total = verdict.figures["free_gib"], verdict.figures["total_gib"]
-    wanted = verdict.figures["wanted_gib"]
-    if not (isinstance(free, int | float) and isinstance(total, int | float) and isinstance(wanted, int | float)):
+    free, total, wanted = real(verdict, "free_gib"), real(verdict, "total_gib"), real(verdict, "wanted_gib")
+    if free is None or total is None or wanted is None:
         return verdict
     fits = math.floor((free / total - 0.01) * 100) / 100 if total else 0.0
     held = round(total - free, 2)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tokpit.transport.commands import ScriptHost
 
 RESTART_S = 1.0
+LOST_PAUSE_S = 0.1
 
 # Sizes and positions come from stat and /proc, copying is done by cat on the open descriptor. The pause grows from
 # 0.2 to 1 s while nothing is written.
@@ -139,8 +140,8 @@ async def follow(host: ScriptHost, path: str, *, offset: int = 0) -> AsyncIterat
     while True:
         word = new_marker()
         sorter = Sorter(word)
+        await host.wait_up()
         try:
-            await host.wait_up()
             # On a host with very many logs the places for streams run out: the rest is read in short passes.
             lasting = host.lasting_free()
             script = _SCRIPT.format(
@@ -160,8 +161,8 @@ async def follow(host: ScriptHost, path: str, *, offset: int = 0) -> AsyncIterat
                         yield position, item
                         position += len(item)
         except LinkLost:
-            # wait_up() raises at the next turn if the link is gone for good.
-            await asyncio.sleep(0)
+            # The link may still count as up for a moment; wait_up() raises if it is gone for good.
+            await asyncio.sleep(LOST_PAUSE_S)
             continue
         # A short pass is over, or the helper on the host was ended by somebody: go on where it was.
         await asyncio.sleep(RESTART_S)

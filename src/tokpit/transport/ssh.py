@@ -208,7 +208,11 @@ class SshHost(ScriptHost):
             if self._chain:
                 return
             if self.link.state is LinkState.NEW:
-                await self.connect()
+                try:
+                    await self.connect()
+                except HostError:
+                    if self.link.state is LinkState.FAILED:
+                        raise
                 continue
             if self.link.state is LinkState.FAILED:
                 raise LinkLost(self.link.reason)

@@ -208,11 +208,9 @@ class SshHost(ScriptHost):
             if self._chain:
                 return
             if self.link.state is LinkState.NEW:
-                try:
+                # A failure is in the link's state, which the next turn looks at.
+                with contextlib.suppress(HostError):
                     await self.connect()
-                except HostError:
-                    if self.link.state is LinkState.FAILED:
-                        raise
                 continue
             if self.link.state is LinkState.FAILED:
                 raise LinkLost(self.link.reason)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tokpit.domain.records import Value
 
 _MOST = 16
+_MOST_TEXTS = 4096
 
 
 def percent(text: str) -> float:
@@ -37,6 +38,27 @@ _GROUPS: dict[Callable[[str], Value], str] = {
     is_true: r"(True|False)",
     floats: r"([\d.]+(?:, [\d.]+)*)",
 }
+
+
+class _Memo(dict[str, Value]):
+    """Texts already converted: usages and rates take few values, and looking one up is cheaper than converting it."""
+
+    def __init__(self, convert: Callable[[str], Value]) -> None:
+        super().__init__()
+        self._convert = convert
+
+    def __missing__(self, text: str) -> Value:
+        value = self._convert(text)
+        if len(self) < _MOST_TEXTS:
+            self[text] = value
+        return value
+
+
+_MEMOS: dict[Callable[[str], Value], Callable[[str], Value]] = {
+    convert: _Memo(convert).__getitem__ for convert in (int, float, percent)
+}
+_VARIED = ("tps", "tokens", "tokens_used", "bytes")
+"""Ends of names whose values seldom repeat."""
 
 
 class Part(NamedTuple):
@@ -69,7 +91,10 @@ class Layouts:
             kind,
             re.compile(pattern + "[ ,.]*$").match,
             tuple(part.name for part in named),
-            tuple(part.convert for part in named),
+            tuple(
+                part.convert if part.name.endswith(_VARIED) else _MEMOS.get(part.convert, part.convert)
+                for part in named
+            ),
             constants,
         )
         self._known.insert(0, layout)

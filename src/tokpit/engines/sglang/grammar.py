@@ -6,7 +6,7 @@ import re
 
 from tokpit.domain.records import LogRecord, Value
 from tokpit.domain.text import mask_secrets
-from tokpit.engines.logkit.access import access, native_level, uvicorn
+from tokpit.engines.logkit.access import access, add_access, native_level, uvicorn
 from tokpit.engines.logkit.bars import bar
 from tokpit.engines.logkit.base import LEVELS, TEXT_LIMIT, Head, LineGrammar
 from tokpit.engines.logkit.fold import opens
@@ -84,10 +84,9 @@ class SglangGrammar(LineGrammar):
         if kind is None:
             extras: dict[str, str] = {}
             if message.startswith("INFO: "):
-                found = access(message)
-                if found is None:
+                if not add_access(text, end + 2, fields):
                     return None
-                return LogRecord(self._count, "access", message, fields | found, extras, (line,), "info")
+                return LogRecord(self._count, "access", message, fields, extras, (line,), "info")
             if not message.startswith(_BATCH):
                 return self._dull(message, line, fields)
             kind = batch(message, fields, extras, self._layouts)

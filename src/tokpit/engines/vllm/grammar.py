@@ -6,7 +6,7 @@ import re
 
 from tokpit.domain.records import LogRecord, Value
 from tokpit.domain.text import mask_secrets
-from tokpit.engines.logkit.access import access, native_level, uvicorn
+from tokpit.engines.logkit.access import access, add_access, native_level, uvicorn
 from tokpit.engines.logkit.bars import bar
 from tokpit.engines.logkit.base import LEVELS, TEXT_LIMIT, Head, LineGrammar
 from tokpit.engines.logkit.fold import opens
@@ -53,12 +53,12 @@ class VllmGrammar(LineGrammar):
             if known is None:
                 return None
             process = known
-        stamped = _STAMPED.match(text, start)
-        if stamped is None:
+        if text.startswith("INFO: ", start):
             return self._fast_access(text, start, line, process)
-        level, stamp, source = stamped.groups()
-        if text.find(" pid=", 60) > 0:
+        stamped = _STAMPED.match(text, start)
+        if stamped is None or text.find(" pid=", 60) > 0:
             return None
+        level, stamp, source = stamped.groups()
         fields: dict[str, Value] = {**process, "level": level, "ts": stamp, "source": source}
         end = stamped.end()
         kind = self._layouts.read(text, end, fields)
@@ -76,13 +76,10 @@ class VllmGrammar(LineGrammar):
         return LogRecord(self._count, kind, message, fields, {}, (line,), LEVELS[level])
 
     def _fast_access(self, text: str, start: int, line: str, process: dict[str, Value]) -> LogRecord | None:
-        if not text.startswith("INFO: ", start):
+        fields: dict[str, Value] = {**process, "level": "INFO"}
+        if not add_access(text, start, fields):
             return None
-        message = text[start:]
-        found = access(message)
-        if found is None:
-            return None
-        return LogRecord(self._count, "access", message, {**process, "level": "INFO", **found}, {}, (line,), "info")
+        return LogRecord(self._count, "access", text[start:], fields, {}, (line,), "info")
 
     def _split(self, text: str) -> list[str]:
         at = text.find(" pid=", 60)

@@ -1,5 +1,6 @@
 """SGLang's log: heads, what other programs do to lines, and samples that do not mislead."""
 
+# ruff: noqa: E501 - log lines are as long as they are
 from __future__ import annotations
 
 import pytest

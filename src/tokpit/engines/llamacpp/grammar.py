@@ -148,14 +148,15 @@ class LlamaGrammar(LineGrammar):
         if slot is not None:
             function, number, task, rest = slot.groups()
             fields["slot"], fields["task"] = int(number), int(task)
-            kind = _figures(rest, fields)
+            kind = _figures(rest, fields) if " = " in rest else None
             if "t" not in head.fields and kind is not None:
                 return Found(kind, fields)
             fields["function"], fields["message"] = function, rest.strip()
             return Found("slot_line", fields)
-        kind = _figures(message, fields)
-        if kind is not None:
-            return Found(kind, fields)
+        if message.lstrip().startswith(_BARE):
+            kind = _figures(message, fields)
+            if kind is not None:
+                return Found(kind, fields)
         if "log_server_r" in message or message.startswith("request: "):
             return _request(message)
         found = access(message)
@@ -165,6 +166,7 @@ class LlamaGrammar(LineGrammar):
         return TABLE.find_inside(message[:TEXT_LIMIT])
 
 
+_BARE = ("prompt eval time", "eval time", "draft acceptance", "n_gen", "prompt processing")
 _OWN = ("slot ", "srv  ", "main:", "llama", "ggml_", "load_")
 _REQUEST = re.compile(r"request: (?P<method>[A-Z]+) (?P<path>\S+) (?P<client>\S+) (?P<status>\d{3})")
 

@@ -74,7 +74,7 @@ class _Layout(NamedTuple):
     match: Callable[..., re.Match[str] | None]
     names: tuple[str, ...]
     converters: tuple[Callable[[str], Value], ...]
-    constants: dict[str, Value]
+    constants: list[Value]
 
 
 class Layouts:
@@ -90,30 +90,30 @@ class Layouts:
         layout = _Layout(
             kind,
             re.compile(pattern + "[ ,.]*$").match,
-            tuple(part.name for part in named),
+            (*(part.name for part in named), *constants),
             tuple(
                 part.convert if part.name.endswith(_VARIED) else _MEMOS.get(part.convert, part.convert)
                 for part in named
             ),
-            constants,
+            list(constants.values()),
         )
         self._known.insert(0, layout)
         del self._known[_MOST:]
 
     def read(self, text: str, start: int, fields: dict[str, Value]) -> str | None:
         """Kind of the line from `start` on, with its fields added to `fields`; None if no layout fits."""
-        for index, layout in enumerate(self._known):
+        for layout in self._known:
             match = layout.match(text, start)
             if match is None:
                 continue
-            if index > 1:
-                self._known.insert(0, self._known.pop(index))
+            # The lengths are those of one pattern: checking them again would cost more than the conversion.
             try:
-                values = [c(v) for c, v in zip(layout.converters, match.groups(), strict=True)]
+                values = [c(v) for c, v in zip(layout.converters, match.groups())]  # noqa: B905
             except ValueError:  # 1.2.3
                 return None
-            fields.update(zip(layout.names, values, strict=True))
-            if layout.constants:
-                fields.update(layout.constants)
+            fields.update(zip(layout.names, values + layout.constants))  # noqa: B905
+            if layout is not self._known[0] and layout is not self._known[1]:
+                self._known.remove(layout)
+                self._known.insert(0, layout)
             return layout.kind
         return None

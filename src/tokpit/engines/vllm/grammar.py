@@ -25,6 +25,7 @@ _STAMPED = re.compile(
 _SECOND = re.compile(
     r"\([A-Za-z][\w.-]{0,60}(?: rank=\d+)? pid=\d{1,10}\) ?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,3}\d\d-\d\d \d\d:"
 )
+_PERIODIC = ("Engine ", "SpecDecoding", "Avg ")
 _MAX_PIECES = 100
 _MOST_PROCESSES = 4096
 _ARGS = ("non-default args: ", "args: Namespace(", "Initializing a V")
@@ -56,14 +57,17 @@ class VllmGrammar(LineGrammar):
         if text.startswith("INFO: ", start):
             return self._fast_access(text, start, line, process)
         stamped = _STAMPED.match(text, start)
-        if stamped is None or text.find(" pid=", 60) > 0:
+        if stamped is None:
             return None
         level, stamp, source = stamped.groups()
         fields: dict[str, Value] = {**process, "level": level, "ts": stamp, "source": source}
         end = stamped.end()
-        kind = self._layouts.read(text, end, fields)
+        # A layout is that of a whole line, so nothing can follow it.
+        kind = self._layouts.read(text, end, fields) if text.startswith(_PERIODIC, end) else None
         message = text[end:]
         if kind is None:
+            if " pid=" in message:
+                return None
             extras: dict[str, str] = {}
             found = periodic(message, extras, self._layouts)
             if found is not None:

@@ -19,11 +19,12 @@ PATHS = ("/v1/chat/completions", "/v1/completions", "/health", "/metrics")
 
 
 def stamp(i: int) -> str:
+    i //= 10
     return f"{i // 3600 % 24:02d}:{i // 60 % 60:02d}:{i % 60:02d}"
 
 
 def sglang_line(rng: random.Random, i: int) -> str:
-    head = f"[2026-07-{1 + i % 28:02d} {stamp(i)}{rng.choice(('', ' TP0', ' DP1 TP1'))}]"
+    head = f"[2026-07-{1 + i // 864_000 % 28:02d} {stamp(i)}{rng.choice(('', ' TP0', ' DP1 TP1'))}]"
     pick = rng.random()
     if pick < 0.30:
         return (
@@ -46,7 +47,7 @@ def sglang_line(rng: random.Random, i: int) -> str:
 
 
 def vllm_line(rng: random.Random, i: int) -> str:
-    head = f"(APIServer pid=77) INFO 07-{1 + i % 28:02d} {stamp(i)} "
+    head = f"(APIServer pid=77) INFO 07-{1 + i // 864_000 % 28:02d} {stamp(i)} "
     pick = rng.random()
     if pick < 0.12:
         return (

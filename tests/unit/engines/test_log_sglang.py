@@ -213,6 +213,14 @@ def test_the_acceptance_rate_never_counts_the_bonus_token_whatever_the_release_p
     assert samples("\n".join(lines))[-1]["accept_rate"] == pytest.approx(expected, abs=0.002)
 
 
+def test_the_newest_releases_name_the_process_group_differently():
+    _, records = feed(
+        "[2026-08-03 10:00:00] Init parallel begin.\n[2026-08-03 10:00:01] Init parallel ends. elapsed=0.30 s"
+    )
+    assert [r.kind for r in records] == ["milestone.dist_begin", "milestone.dist_end"]
+    assert records[1].fields["elapsed_s"] == 0.3
+
+
 def test_a_retraction_is_a_sample_of_its_own():
     (got,) = samples(
         "[2026-08-03 10:00:00] KV cache pool is full. Retract requests. #retracted_reqs: 3, #new_tokens_gained: 9"

@@ -89,7 +89,10 @@ def test_a_moving_bar_is_progress_and_a_standing_one_is_not():
 
 def test_steps_of_a_step_are_progress():
     begin = (0, "(Worker pid=7) INFO 08-03 10:00:00 [a.py:1] Dynamo bytecode transform time: 4.00 s")
-    graph = (290, "(Worker pid=7) INFO 08-03 10:04:50 [a.py:1] Compiling a graph for compile range (1, 64) takes 22.40 s")
+    graph = (
+        290,
+        "(Worker pid=7) INFO 08-03 10:04:50 [a.py:1] Compiling a graph for compile range (1, 64) takes 22.40 s",
+    )
     assert start("vllm", VLLM, [begin]).stuck(100 + 500) is not None
     assert start("vllm", VLLM, [begin, graph]).stuck(100 + 500) is None
 

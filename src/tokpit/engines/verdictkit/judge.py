@@ -26,7 +26,6 @@ from tokpit.engines.verdictkit.signature import Case, Rank, Signature, evidence_
 _NEVER_CAUSE = re.compile(r"(?:^|\.)(?:KeyboardInterrupt|CancelledError|SystemExit|BrokenPipeError|GeneratorExit)$")
 _ASKED_TO_END = {"TERM", "INT", "HUP"}
 """Signals that people and service managers end servers with."""
-_DUMP = re.compile(r"Dumping \w+ |Scheduler debug info")
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +59,12 @@ class Found(msgspec.Struct, frozen=True):
     verdict: Verdict
     line: Line
     survives: bool = False
+
+
+def _deadly(dialect: Dialect, line: Line) -> bool:
+    """Whether a line says that the server has died, and not just quotes that further on."""
+    match = None if line.quotes else dialect.death.search(line.text)
+    return match is not None and match.start() <= (30 if line.level in {"info", "warning", "debug"} else 80)
 
 
 def judge(
@@ -98,7 +103,7 @@ def _starts(dialect: Dialect, lines: Sequence[Line]) -> list[int]:
                 seen.clear()
                 crashed = ""
             seen.add(key)
-        elif dialect.death.search(line.text) and not crashed:
+        elif not crashed and _deadly(dialect, line):
             crashed, crashed_proc = line.text, line.proc
         if boot:
             seen.add(("", "boot"))
@@ -137,7 +142,7 @@ def _phase_at(dialect: Dialect, lines: Sequence[Line]) -> list[str]:
     phases, now = [], "args"
     for line in lines:
         for pattern, phase in dialect.phases:
-            if pattern.search(line.text):
+            if not line.quotes and pattern.search(line.text):
                 now = phase
         phases.append(now)
     return phases
@@ -166,9 +171,9 @@ def _last_start(
     alive = [
         (i, line.proc, bool(dialect.life.search(line.text)))
         for i, line in enumerate(lines)
-        if dialect.life.search(line.text) or milestone.search(line.text)
+        if not line.quotes and (dialect.life.search(line.text) or milestone.search(line.text))
     ]
-    deaths = [i for i, line in enumerate(lines) if dialect.death.search(line.text)]
+    deaths = [i for i, line in enumerate(lines) if _deadly(dialect, line)]
     bad_exit = (exit_code not in (None, 0) or bool(signal)) and signal_name(exit_code, signal) not in _ASKED_TO_END
 
     def case(at: int, block: Block | None = None) -> Case:
@@ -229,8 +234,6 @@ def _candidates(dialect: Dialect, lines: Sequence[Line], index_of: dict[int, int
     in_blocks = [s for s in dialect.signatures if not s.anywhere]
     in_lines = [s for s in dialect.signatures if s.anywhere]
     for block in blocks(lines):
-        if _DUMP.match(block.head.text):
-            continue
         at = index_of[id(block.head)]
         for signature in in_blocks:
             match = matches(signature, block)
@@ -242,7 +245,10 @@ def _candidates(dialect: Dialect, lines: Sequence[Line], index_of: dict[int, int
                 break
     for at, line in enumerate(lines):
         for signature in in_lines:
-            match = signature.pattern.search(line.text)
+            if line.quotes:
+                continue
+            at_start = signature.fatal and line.level in {"info", "warning", "debug"}  # else it may be a quotation
+            match = signature.pattern.match(line.text) if at_start else signature.pattern.search(line.text)
             if match is None:
                 continue
             told = tell(signature, match, make(at))

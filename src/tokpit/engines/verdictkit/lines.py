@@ -51,6 +51,15 @@ _PREFIXES = tuple(
         r"\[[^\[\]]{1,12} [^\[\]]{1,12} +\d{1,2} \d\d:\d\d:\d\d \d{4}\] ",
     )
 )
+_CONTENT = re.compile(
+    r"""(?x)(?!\S*(?:Error|Exception)\b)(?:
+      (?:Receive|Finish|Accept):\ | Received\ request\ | Generated\ response\ | Dumping\ \w+\b | Scheduler\ debug\ info
+    | .{0,80}\b(?:GenerateReqInput|TokenizedGenerateReqInput|SamplingParams|ChatCompletionRequest|CompletionRequest)\(
+    | .{0,60}\b(?:prompt|messages|text|content)"?(?::\ |=)['"\[{] | (?:srv\ +)?log_server_r(?:equest)?:
+    | server_args= | non-default\ args: | args:\ Namespace\(
+    )"""
+)
+"""Lines that carry what users sent, or settings: their words are no events."""
 _LETTER = {"I": "info", "W": "warning", "E": "error", "F": "error", "D": "debug"}
 
 
@@ -62,6 +71,8 @@ class Line(msgspec.Struct, frozen=True):
     raw: str
     proc: str = ""
     level: str = ""
+    quotes: bool = False
+    """Carries what users sent, or settings: its words are no events."""
 
     @property
     def depth(self) -> int:
@@ -95,12 +106,18 @@ def read_line(number: int, raw: str, level: str = "") -> Line:
             break
         else:
             break
-    return Line(number, text.rstrip(), raw[:MAX_CHARS], proc.strip(), _LEVELS.get(level, level))
+    quotes = _CONTENT.match(text) is not None
+    return Line(number, text.rstrip(), raw[:MAX_CHARS], proc.strip(), _LEVELS.get(level, level), quotes)
 
 
 def read(records: Sequence[LogRecord]) -> list[Line]:
     """Every line of the records, by line number: a record of several lines may come after one that began later."""
-    return sorted(_read(records), key=lambda line: line.number)
+    lines = sorted(_read(records), key=lambda line: line.number)
+    for index in range(1, len(lines)):
+        before, line = lines[index - 1], lines[index]
+        if before.quotes and line.number == before.number:  # one line that a grammar has cut in pieces
+            lines[index] = msgspec.structs.replace(line, quotes=True)
+    return lines
 
 
 def _read(records: Sequence[LogRecord]) -> Iterator[Line]:

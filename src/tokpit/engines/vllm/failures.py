@@ -165,7 +165,8 @@ DEATH: tuple[Signature, ...] = (
     ),
     sig(
         "ENGINE_CORE_GONE",
-        r"(?:\[shutdown\] )?(?:\w+: )?engine core exited unexpectedly|EngineDeadError|EngineCore encountered (?:a fatal error|an issue)|Engine "
+        r"(?:\[shutdown\] )?(?:\w+: )?engine core exited unexpectedly|EngineDeadError|EngineCore encountered (?:a "
+        r"fatal error|an issue)|Engine "
         r"core proc \S+ died unexpectedly",
         "The engine core is gone without an error of its own: it was killed from outside.",
         "Ask the kernel for the OOM killer (`dmesg -T`, memory.events of the cgroup) and who sent a signal; look for "

@@ -114,7 +114,7 @@ class _Builder:
         self.open_link = self.link.pop(line.proc, "")
 
     def feed(self, line: Line) -> None:
-        if line.quotes:
+        if line.quotes or line.busy:
             self.close()
             return
         prefixed = bool(line.proc or line.level) or line.raw.lstrip() != line.text.lstrip()

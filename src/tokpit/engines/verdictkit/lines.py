@@ -60,6 +60,14 @@ _CONTENT = re.compile(
     )"""
 )
 """Lines that carry what users sent, or settings: their words are no events."""
+_BUSY = re.compile(
+    r"""(?x)(?:\[[\d: .,-]{19,23}(?:\ (?P<ranks>[\w. ]{2,60}))?\]\ (?:Decode|Prefill)\ batch
+    | (?:\((?P<proc>\w+)\ pid=\d+\)\ )?INFO\ \d\d-\d\d\ \d\d:\d\d:\d\d\ \[[\w.]+:\d+\]
+      \ (?:Engine\ \d{3}:\ )?Avg\ prompt
+    | (?:\[[\d: .,-]{19,23}\]\ )?(?:\(\w+\ pid=\d+\)\ )?
+      INFO:\ {4,6}[\d.]+:\d+\ -\ "(?:POST|GET)\ /\S*\ HTTP/[\d.]+"\ 200)"""
+)
+"""The lines that fill the log of a server at work; read at once, because there may be hundreds of thousands."""
 _LETTER = {"I": "info", "W": "warning", "E": "error", "F": "error", "D": "debug"}
 
 
@@ -73,6 +81,8 @@ class Line(msgspec.Struct, frozen=True):
     level: str = ""
     quotes: bool = False
     """Carries what users sent, or settings: its words are no events."""
+    busy: bool = False
+    """A statistics or access line of a server at work."""
 
     @property
     def depth(self) -> int:
@@ -87,6 +97,10 @@ class Line(msgspec.Struct, frozen=True):
 
 def read_line(number: int, raw: str, level: str = "") -> Line:
     """One raw line without its prefixes; the innermost level and the first process name win."""
+    busy = _BUSY.match(raw)
+    if busy is not None:
+        text = "".join(raw[busy.start() : busy.end()].rpartition("] ")[2])
+        return Line(number, text, raw[:MAX_CHARS], busy["ranks"] or busy["proc"] or "", "info", busy=True)
     text = sanitize(raw[:MAX_CHARS]).lstrip("\ufffd\r")
     proc = ""
     for _ in range(6):

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from tokpit.domain.records import LogRecord
 from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import Fix, Verdict
+from tokpit.engines.verdictkit.course import Dialect
 from tokpit.engines.verdictkit.exits import by_status
 from tokpit.engines.verdictkit.flags import FLAGS
-from tokpit.engines.verdictkit.judge import Dialect, judge
+from tokpit.engines.verdictkit.judge import judge
 from tokpit.engines.verdictkit.shared_gpu import CPU_FALLBACK, GPU
 from tokpit.engines.verdictkit.shared_hub import MODEL
 from tokpit.engines.verdictkit.shared_nccl import INTERNAL_PORTS, RANKS
@@ -230,7 +231,7 @@ DIALECT = Dialect(
             (r"^Application startup complete", "ready"),
         )
     ),
-    life=re.compile(r"^(?:Engine \d{3}: )?Avg prompt t|\"POST /\S+ HTTP/[\d.]+\" 200|^Application startup complete"),
+    life=re.compile(r"^(?:Engine \d{3}: )?Avg prompt|\"POST /\S+ HTTP/[\d.]+\" 200|^Application startup complete"),
     boot=re.compile(r"^non-default args:|vLLM (?:API )?server version "),
     early=re.compile(r"^(?:Starting to load model|Model loading took|Available KV cache memory)"),
     death=re.compile(

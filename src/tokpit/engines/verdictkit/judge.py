@@ -160,7 +160,7 @@ class _Start:
         """The first exception of the deepest process that no signature knows."""
         wrapper = self.dialect.wrapper
         found: list[Found] = []
-        for block, after in zip(self.blocks, [*self.blocks[1:], None], strict=True):
+        for block, after in itertools.zip_longest(self.blocks, self.blocks[1:]):
             if not block.type or _NEVER_CAUSE.search(block.type) or wrapper.search(block.message):
                 continue
             if after is not None and after.link == "during" and not wrapper.search(after.message):

@@ -2,8 +2,8 @@
 
     python tools/pack_flag_tables.py FOLDER ENGINE OUTPUT
 
-FOLDER holds `ENGINE-VERSION.json` files: JSON arrays of {flags, dest, type, default, choices, nargs}, as printed by
-`tokpit.engines.flagkit.host_dump` on a host, or {flags, arg, default} rows read from a `--help` text.
+FOLDER holds `ENGINE-VERSION.json` files: what `tokpit.engines.flagkit.host_dump` prints on a host, or a JSON array of
+such rows {flags, dest, type, default, choices, nargs}, or of {flags, arg, default} rows read from a `--help` text.
 
 The table keeps, for each flag, its runs of versions with equal attributes; a run lists only what differs from the
 run before it. Declared types become kinds (`tokpit.engines.flagkit.kinds`).
@@ -19,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from tokpit.engines import version as versions
+from tokpit.engines.flagkit.dump import MARK
 from tokpit.engines.flagkit.kinds import kind_of
 
 Row = dict[str, Any]
@@ -29,7 +30,14 @@ def load(folder: Path, engine: str) -> list[tuple[str, list[Row]]]:
     """Dumps by version, oldest first."""
     found = {path.stem.removeprefix(f"{engine}-"): path for path in folder.glob(f"{engine}-*.json")}
     names = sorted((name for name in found if versions.parse(name)), key=lambda name: versions.parse(name).target())
-    return [(name, json.loads(found[name].read_text(encoding="utf-8"))) for name in names]
+    return [(name, rows_of(found[name].read_text(encoding="utf-8"))) for name in names]
+
+
+def rows_of(text: str) -> list[Row]:
+    """Rows of one dump: a JSON array, or the line that the host script prints."""
+    if MARK in text:
+        return json.loads(text[text.rindex(MARK) + len(MARK) :])["rows"]
+    return json.loads(text)
 
 
 def from_help(row: Row) -> Row:
@@ -104,10 +112,15 @@ def normalise(dumps: list[tuple[str, list[Row]]]) -> list[tuple[str, dict[str, R
         raw.append((read_from_source, table))
     for index, (read_from_source, table) in enumerate(raw):
         for key, row in table.items():
-            if read_from_source and row["nargs"] is None:
-                row["nargs"] = _nearest(raw, index, key, "nargs", lambda nargs: nargs != 0, parsers_only=True)
-                if row["nargs"] is None and row["is_list"]:
-                    row["nargs"] = "+"
+            if read_from_source and row["nargs"] != 0 and (row["is_list"] or row["nargs"] is None):
+                guess = row["nargs"] or ("+" if row["is_list"] else None)
+                row["nargs"] = _nearest(
+                    raw, index, key, "nargs", lambda nargs: nargs != 0, parsers_only=True, otherwise=guess
+                )
+                if row["is_list"] and row["nargs"] is None:
+                    row["type"] = _nearest(
+                        raw, index, key, "type", lambda kind: True, parsers_only=True, otherwise="str"
+                    )
             if row["type"] == "opaque":
                 near = _nearest(raw, index, key, "type", lambda kind: kind != "opaque")
                 row["type"] = {"int": "human", None: "str"}.get(near, near)
@@ -118,13 +131,15 @@ def normalise(dumps: list[tuple[str, list[Row]]]) -> list[tuple[str, dict[str, R
     return [(version, table) for (version, _), (_, table) in zip(dumps, raw, strict=True)]
 
 
-def _nearest(raw: Any, index: int, key: str, name: str, wanted: Any, *, parsers_only: bool = False) -> Any:
+def _nearest(
+    raw: Any, index: int, key: str, name: str, wanted: Any, *, parsers_only: bool = False, otherwise: Any = None
+) -> Any:
     near = sorted(range(len(raw)), key=lambda other: (abs(other - index), -other))
     for other in near:
         source, table = raw[other]
         if other != index and key in table and wanted(table[key][name]) and not (parsers_only and source):
             return table[key][name]
-    return None
+    return otherwise
 
 
 def pack(tables: list[tuple[str, dict[str, Row]]]) -> list[list[Any]]:

@@ -67,6 +67,8 @@ class _Checker:
         if word.problem == "takes-no-value":
             sentence = f"{word.option} is a switch and takes no value"
             return [self.issue(word.option, "bad-value", sentence, word.name, severity="error")]
+        if successor := renames.stub(self.engine.title, word.name, self.table):
+            return [self.issue(word.option, "renamed", f"{self.name} calls {word.name} {successor}", successor)]
         return [*self._deprecated(word), *self._values(word)]
 
     def _unknown(self, word: Word) -> FlagIssue:
@@ -92,12 +94,9 @@ class _Checker:
         if later:
             near = nearest(word.option, self.table.options)
             return self.issue(word.option, "unknown", f"{self.name} has no {word.name} yet (it is in {span})", near)
-        return self.issue(
-            word.option,
-            "removed",
-            f"{self.name} no longer has {word.name} (it was in {span})",
-            renames.advice(self.engine.title, word.name),
-        )
+        near = renames.advice(word.name, self.table)
+        sentence = f"{self.name} no longer has {word.name} (it was in {span})" + (f"; see {near}" if near else "")
+        return self.issue(word.option, "removed", sentence, near)
 
     def _deprecated(self, word: Word) -> list[FlagIssue]:
         successor = renames.deprecated(self.engine.title, word.name, self.table)

@@ -60,12 +60,29 @@ def _found(rule: _Rule, match: re.Match[str]) -> Found:
 class Table:
     """All shapes of an engine, most specific first. A message costs linear time whatever it holds."""
 
-    def __init__(self, starts: Sequence[Start], insides: Sequence[Inside]) -> None:
+    def __init__(self, starts: Sequence[Start], insides: Sequence[Inside], gates: Sequence[str]) -> None:
+        """`gates`: short texts, one of which is in every literal of `insides`, so that few are looked for.
+
+        Raises ValueError for a literal that no gate would let through.
+        """
+        unseen = [shape.need for shape in insides if not any(gate in shape.need for gate in gates)]
+        if unseen:
+            raise ValueError(f"no gate lets through {unseen}")
+        self._gates = tuple(gates)
         self._starts: dict[str, list[_Rule]] = {}
         for shape in starts:
             rule = _rule(shape.kind, shape.start, re.escape(shape.start) + shape.regex)
             self._starts.setdefault(shape.start[:_KEY], []).append(rule)
         self._insides = tuple(_rule(s.kind, s.need, s.regex or re.escape(s.need)) for s in insides)
+
+    def dull(self, message: str) -> bool:
+        """Whether no shape can fit, decided cheaply; a message that is not dull may still be unknown."""
+        if message[:_KEY] in self._starts:
+            return False
+        for gate in self._gates:  # noqa: SIM110 - a generator costs more than the searches
+            if gate in message:
+                return False
+        return True
 
     def find(self, message: str) -> Found | None:
         """The first shape that fits, None for an unknown message."""
@@ -77,6 +94,11 @@ class Table:
 
     def find_inside(self, message: str) -> Found | None:
         """The first shape found anywhere in the message: failures, mostly."""
+        for gate in self._gates:
+            if gate in message:
+                break
+        else:
+            return None
         for rule in self._insides:
             if rule.literal in message:
                 match = rule.search.search(message)

@@ -6,13 +6,14 @@ import re
 
 from tokpit.domain.records import LogRecord, Value
 from tokpit.domain.text import mask_secrets
-from tokpit.engines.logkit.access import access, uvicorn
+from tokpit.engines.logkit.access import access, add_access, native_level, uvicorn
 from tokpit.engines.logkit.bars import bar
 from tokpit.engines.logkit.base import LEVELS, TEXT_LIMIT, Head, LineGrammar
 from tokpit.engines.logkit.fold import opens
-from tokpit.engines.logkit.prefix import strip_outer
+from tokpit.engines.logkit.layout import Layouts
+from tokpit.engines.logkit.prefix import outer_level, strip_outer
 from tokpit.engines.logkit.table import Found
-from tokpit.engines.sglang.batch import batch
+from tokpit.engines.sglang.batch import batch, mark_probe
 from tokpit.engines.sglang.sampling import Sampler
 from tokpit.engines.sglang.shapes import TABLE
 
@@ -20,7 +21,7 @@ _HEAD = re.compile(
     r"\[(?:(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,](\d{3}))?(?: ([\w.]{1,60}(?: [\w.]{1,60}){0,8}))?"
     r"|((?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d+(?: [A-Z_]+\d+)*))\] ?"
 )
-_RANK = re.compile(r"([A-Z_]+)(\d+)$")
+_RANK = re.compile(r"([A-Z_]+)(\d{1,9})$")
 _RANKS = {
     "DP": "dp_rank",
     "PP": "pp_rank",
@@ -31,6 +32,7 @@ _RANKS = {
 }
 _LOAD = ("Loading ", "Multi-thread loading ")
 _ARGS = "server_args="
+_NOT_DULL = frozenset({"INFO", "WARN", "ERRO", "DEBU", "CRIT", "serv", "Deco", "Pref"})
 _BATCH = ("Decode batch", "Prefill batch")
 _PLAIN_RANKS = re.compile(r"(?: \w+)*$")
 _MAX_PIECES = 100
@@ -56,6 +58,7 @@ class SglangGrammar(LineGrammar):
     def __init__(self) -> None:
         super().__init__()
         self._sampler = Sampler()
+        self._layouts = Layouts()
         self._rank_cache: dict[str, dict[str, Value]] = {}
 
     def sample(self, record: LogRecord) -> dict[str, float]:
@@ -63,10 +66,11 @@ class SglangGrammar(LineGrammar):
         return self._sampler.sample(record)
 
     def _fast(self, text: str, line: str) -> LogRecord | None:
+        """Statistics, access lines and dull text without anything around them, which is most of a log."""
         if not text.startswith("[20"):
-            return None
+            return self._dull(text, line, {}) if text[:1].isalpha() else None
         end = text.find("] ", 20, 80)
-        if end < 0 or not text.startswith(_BATCH, end + 2) or text.find("[20", 3) > 0:
+        if end < 0:
             return None
         words = text[20:end]
         ranks = self._rank_cache.get(words)
@@ -74,11 +78,34 @@ class SglangGrammar(LineGrammar):
             if not _PLAIN_RANKS.match(words) or len(self._rank_cache) > 4096:
                 return None
             ranks = self._rank_cache[words] = _ranks(words)
-        message = text[end + 2 :]
         fields: dict[str, Value] = {"ts": text[1:20], **ranks}
-        extras: dict[str, str] = {}
-        kind = batch(message, fields, extras)
-        return None if kind is None else LogRecord(self._count, kind, message, fields, extras, (line,), "")
+        # A layout is that of a whole line, so nothing can follow it.
+        kind = self._layouts.read(text, end + 2, fields) if text.startswith(_BATCH, end + 2) else None
+        message = text[end + 2 :]
+        if kind is None:
+            if "[20" in message:
+                return None
+            extras: dict[str, str] = {}
+            if message.startswith("INFO: "):
+                if not add_access(text, end + 2, fields):
+                    return None
+                return LogRecord(self._count, "access", message, fields, extras, (line,), "info")
+            if not message.startswith(_BATCH):
+                return self._dull(message, line, fields)
+            kind = batch(message, fields, extras, self._layouts)
+            if kind == "prefill_batch":
+                mark_probe(fields)
+            return None if kind is None else LogRecord(self._count, kind, message, fields, extras, (line,), "")
+        if kind == "prefill_batch":
+            mark_probe(fields)
+        return LogRecord(self._count, kind, message, fields, {}, (line,), "")
+
+    def _dull(self, message: str, line: str, fields: dict[str, Value]) -> LogRecord | None:
+        if message[:4] in _NOT_DULL or "%" in message or "| " in message:
+            return None
+        if not TABLE.dull(message) or opens(message) or "] " in message[:90]:
+            return None
+        return LogRecord(self._count, "text", message, fields, {}, (line,), "")
 
     def _split(self, text: str) -> list[str]:
         pieces: list[str] = []
@@ -106,10 +133,12 @@ class SglangGrammar(LineGrammar):
             if at > 0:
                 match = _HEAD.match(text, at)
         if match is None:
-            message = strip_outer(text)[1]
+            prefix, message = strip_outer(text)
             match = _HEAD.match(message)
             if match is None:
-                return self._unheaded(message, {})
+                head = self._unheaded(message, {})
+                word = outer_level(prefix)
+                return head._replace(level=LEVELS[word]) if word and not head.level else head
             text = message
         stamp, millis, ranks, only = match.groups()
         fields: dict[str, Value] = {}
@@ -127,12 +156,12 @@ class SglangGrammar(LineGrammar):
     def _unheaded(message: str, fields: dict[str, Value]) -> Head:
         level = uvicorn(message[:200])
         if level is None:
-            return Head("", fields, "", message)
+            return Head("", fields, native_level(message), message)
         return Head("", fields, LEVELS[level[0]], message)
 
     def _classify(self, head: Head, extras: dict[str, str]) -> Found | None:
         message = head.message
-        if head.level:
+        if head.level and message[:1] != "[":
             found = access(message[:TEXT_LIMIT])
             if found is not None:
                 return Found("access", found)
@@ -140,11 +169,12 @@ class SglangGrammar(LineGrammar):
             message = pair[1] if pair else message
         if message.startswith(_ARGS):
             return Found("milestone.args", {"server_args_text": mask_secrets(message[len(_ARGS) :])})
+        message = message[:TEXT_LIMIT]
         fields: dict[str, Value] = {}
         kind = batch(message, fields, extras)
         if kind is not None:
+            mark_probe(fields)
             return Found(kind, fields)
-        message = message[:TEXT_LIMIT]
         progress = bar(message)
         if progress is not None:
             return self._bar(*progress)

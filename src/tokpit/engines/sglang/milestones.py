@@ -80,7 +80,7 @@ MILESTONES: tuple[Milestone, ...] = (
         label="capturing graphs",
         phase="capturing",
         usual_s=300,
-        stuck_hint="JIT compilation in the first batches, or a rank waits in a collective: compare the GPUs' utilisation",
+        stuck_hint="JIT compilation in the first batches, or a rank hangs in a collective: compare the GPUs' load",
     ),
     Milestone(
         kind="milestone.capture_end",

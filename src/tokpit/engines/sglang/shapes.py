@@ -13,6 +13,8 @@ _ELAPSED = rf"(?:.*?(?:elapsed=|Time elapsed: )(?P<elapsed_s>{_N}) s)?"
 STARTS = (
     Start("milestone.dist_begin", "Init torch distributed begin"),
     Start("milestone.dist_end", "Init torch distributed ends.", _ELAPSED + _MEMORY),
+    Start("milestone.dist_begin", "Init parallel begin"),  # the newest releases
+    Start("milestone.dist_end", "Init parallel ends.", _ELAPSED + _MEMORY),
     Start("milestone.load_begin", "Load weight begin", _AVAIL),
     Start(
         "milestone.load_end",
@@ -89,6 +91,7 @@ STARTS = (
     ),
     Start("milestone.http_up", "Uvicorn running on ", r"(?P<url>\S+)"),
     Start("milestone.ready", "The server is fired up and ready to roll"),
+    Start("milestone.shutdown", "SIGTERM received", r".*"),
     Start("failure.draining", "Gracefully exiting...", r" Remaining number of requests (?P<remaining_requests>\d+)"),
     Start("failure.killed", "Killed", r"\s*$"),
 )
@@ -144,17 +147,19 @@ INSIDES = (
     Inside("failure.alloc_oom", "ut of memory", r"(?:Prefill|Decode) out of memory\.|even after retracting all"),
     Inside("failure.imbalance", "The memory capacity is unbalanced"),
     Inside("failure.port_bind", "error while attempting to bind on address"),
-    Inside("failure.port_bind", "[Errno 98]", r"\[Errno 98\] Address already in use"),
-    Inside("failure.port_wait", "port ", r"(?i)\bport (?P<port>\d+) is in use\. Waiting|Port is already in use\."),
-    Inside("failure.port_wait", "Port is already in use"),
+    Inside("failure.port_bind", "ddress already in use", r"\[Errno 98\]"),
+    Inside("failure.port_wait", "in use", r"(?i)\bport (?P<port>\d+) is in use\. Waiting|Port is already in use"),
     Inside("failure.sched_crash", "Scheduler hit an exception"),
     Inside("failure.sched_crash", "hit an exception: Traceback"),
     Inside("failure.sigquit", "Received sigquit from a child process"),
     Inside("failure.sigquit", "SIGQUIT received"),
     Inside(
         "failure.sched_died",
-        " scheduler ",
-        r"Rank (?P<rank>\d+) scheduler (?:died|is dead)(?:.*?exit code: (?P<exit_code>-?\d+))?",
+        " scheduler d",
+        r"Rank (?P<rank>\d+) scheduler died(?:.*?exit code: (?P<exit_code>-?\d+))?",
+    ),
+    Inside(
+        "failure.sched_died", "is dead", r"Rank (?P<rank>\d+) scheduler is dead(?:.*?exit code: (?P<exit_code>-?\d+))?"
     ),
     Inside(
         "failure.subproc",
@@ -188,4 +193,24 @@ INSIDES = (
     ),
 )
 
-TABLE = Table(STARTS, INSIDES)
+GATES = (
+    "rror",
+    "emory",
+    "retract",
+    "failed",
+    "llocated",
+    "in use",
+    "xception",
+    "igquit",
+    "SIGQUIT",
+    "scheduler d",
+    "is dead",
+    "exit code",
+    "atchdog",
+    "NCCL",
+    "queue is full",
+    "fraction",
+    "state cache",
+)
+
+TABLE = Table(STARTS, INSIDES, GATES)

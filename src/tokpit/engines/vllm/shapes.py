@@ -134,4 +134,24 @@ INSIDES = (
     Inside("failure.shm_space", "Insufficient space in ", r"Insufficient space in \S+"),
 )
 
-TABLE = Table(STARTS, INSIDES)
+GATES = (
+    "rror",
+    "xception",
+    "emory",
+    "ache",
+    "  version",
+    "in use",
+    "seq len",
+    "max_model_len",
+    "failed",
+    "unexpectedly",
+    "EngineDead",
+    "atchdog",
+    "RPC call",
+    "ccl",
+    "NCCL",
+    "imed out",
+    "nsufficient",
+)
+
+TABLE = Table(STARTS, INSIDES, GATES)

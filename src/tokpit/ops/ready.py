@@ -17,7 +17,7 @@ from tokpit.engines.base import Engine
 from tokpit.engines.logkit.progress import StartTracker
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import HostError, LaunchError, StartFailed
-from tokpit.ops import http
+from tokpit.ops import environment, http
 from tokpit.ops.progress import Progress
 from tokpit.ops.targets import server_target
 from tokpit.probes.group import GroupState, group_script, parse_group
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tokpit.ops.session import Session
 
 _POLL_S = 1.0
+_CATCH_UP_S = 3.0
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +102,20 @@ class _Waiter:
         if token is None:
             return None
         self._mark("token", "one token generated")
-        return Ready(ready_s=self._progress.elapsed_s, first_token_s=token.seconds, model=token.model)
+        ready = Ready(ready_s=self._progress.elapsed_s, first_token_s=token.seconds, model=token.model)
+        await self._catch_up()
+        return ready
+
+    async def _catch_up(self) -> None:
+        """Read the log up to what is in the file now: its last lines may still be on their way."""
+        path = self._info.log_path
+        size = await environment.file_size(self._host, path) if path else 0
+        log = self._session.store.servers[self._info.id].log
+        for _ in range(int(_CATCH_UP_S / 0.1)):
+            if log.offset >= size:
+                break
+            await asyncio.sleep(0.1)
+        self._read_log()
 
     def _read_log(self) -> None:
         log = self._session.store.servers[self._info.id].log
@@ -141,8 +155,7 @@ class _Waiter:
         await self._failed(f"port {self._info.port} is held by {whose}, not by the server that was started")
 
     async def _failed(self, what: str) -> None:
-        await asyncio.sleep(1.5)  # the last lines of the log are still on their way
-        self._read_log()
+        await self._catch_up()
         verdict = self._engine.verdict(self._records)
         self._session.store.apply(PhaseRecord(self._info.id, self._host.now(), "failed", what))
         if verdict is None:
@@ -160,4 +173,3 @@ class _Waiter:
             evidence=verdict.evidence,
             hint=verdict.next_action,
         )
-

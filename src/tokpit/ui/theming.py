@@ -14,7 +14,18 @@ from textual.theme import Theme
 from tokpit.errors import ConfigError
 
 DEFAULT_THEME = "tokpit-dark"
-COLOURS = ("primary", "secondary", "warning", "error", "success", "accent", "foreground", "background", "surface", "panel")
+COLOURS = (
+    "primary",
+    "secondary",
+    "warning",
+    "error",
+    "success",
+    "accent",
+    "foreground",
+    "background",
+    "surface",
+    "panel",
+)
 _OTHER = frozenset({"name", "dark", "boost", "luminosity_spread", "text_alpha", "variables"})
 
 

@@ -77,7 +77,9 @@ def time_ticks(now: float, window_s: float, cells: int) -> tuple[Tick, ...]:
     return tuple((now - back, label(back)) for back in backs)
 
 
-def thin(xs: Sequence[float], ys: Sequence[float], low: float, high: float, buckets: int) -> tuple[list[float], list[float]]:
+def thin(
+    xs: Sequence[float], ys: Sequence[float], low: float, high: float, buckets: int
+) -> tuple[list[float], list[float]]:
     """At most two points (least and greatest) in each of `buckets` slices of the x range, so that no peak is lost."""
     if len(xs) <= 2 * buckets or high <= low:
         return list(xs), list(ys)

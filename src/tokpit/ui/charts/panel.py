@@ -38,9 +38,22 @@ class ChartSpec:
 
 LIVE_CHARTS = (
     ChartSpec("chart-gen", "generation", ("gen_tps",), floor=10.0, always=True, short="gen"),
-    ChartSpec("chart-batch", "requests", ("running_reqs", "queue_reqs", "max_running_reqs"), floor=4.0, always=True, short="reqs"),
+    ChartSpec(
+        "chart-batch",
+        "requests",
+        ("running_reqs", "queue_reqs", "max_running_reqs"),
+        floor=4.0,
+        always=True,
+        short="reqs",
+    ),
     ChartSpec("chart-accept", "acceptance", ("accept_len",), floor=2.0, low=1.0, short="accept"),
-    ChartSpec("chart-cache", "cache use", ("kv_usage", "state_usage", "swa_usage", "host_cache_usage"), floor=1.0, short="cache"),
+    ChartSpec(
+        "chart-cache",
+        "cache use",
+        ("kv_usage", "state_usage", "swa_usage", "host_cache_usage"),
+        floor=1.0,
+        short="cache",
+    ),
     ChartSpec("chart-prefill", "prefill", ("prompt_tps",), floor=100.0),
     ChartSpec("chart-latency", "TTFT", ("ttft_p50_s", "ttft_p99_s"), floor=0.1),
     ChartSpec("chart-prefix", "prefix hits", ("prefix_hit_rate",), floor=1.0, short="prefix"),
@@ -91,7 +104,9 @@ class ChartPanel(Panel):
 
     def has_data(self, server: ServerState | None) -> bool:
         """Whether any of the metrics has ever had a value."""
-        return server is not None and any(t in server.series and server.series[t].last is not None for t in self.spec.tags)
+        return server is not None and any(
+            t in server.series and server.series[t].last is not None for t in self.spec.tags
+        )
 
     def heading(self, width: int) -> tuple[Row, Row]:
         """Title, then each current value in its curve's colour, and the age once it is not fresh."""

@@ -47,7 +47,11 @@ class RunPanel(Panel):
             return []
         took = figures.duration(run.ended_at - run.started_at) if run.ended_at is not None else figures.NA
         rows: list[Row] = [
-            [(safe(run.target), "bold"), (f"  {model_name(run.model) if run.model else ''}", "fg"), (f"  took {took}", "dim")],
+            [
+                (safe(run.target), "bold"),
+                (f"  {model_name(run.model) if run.model else ''}", "fg"),
+                (f"  took {took}", "dim"),
+            ],
             [(" ".join(name.rjust(w) for name, w in COLUMNS), "dim")],
         ]
         rows += [[(level_text(level), "fg")] for level in run.levels]

@@ -99,7 +99,9 @@ class PromptScreen(ModalScreen["str | None"]):
             yield Static(content(title.get(self.kind, self.kind)), classes="title")
             yield Static(content(self.question), id="question")
             if hostkey:
-                yield Static(content("Compare it with what the host's owner gave you before you accept."), classes="risk")
+                yield Static(
+                    content("Compare it with what the host's owner gave you before you accept."), classes="risk"
+                )
             else:
                 yield Input(password=True, id="answer", compact=True)
             with Horizontal(id="buttons"):

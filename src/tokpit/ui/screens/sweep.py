@@ -26,11 +26,14 @@ class SweepScreen(PumpedScreen):
     """See the module docstring."""
 
     BINDINGS = bindings_for("sweep")
-    CSS = FORM_CSS + """
+    CSS = (
+        FORM_CSS
+        + """
     SweepScreen LevelsPanel { height: 12; }
     SweepScreen LevelsChart { height: 1fr; min-height: 5; }
     SweepScreen.started .form, SweepScreen.started .heading { display: none; }
     """
+    )
 
     def __init__(self, view: View, server_id: str) -> None:
         super().__init__(view)

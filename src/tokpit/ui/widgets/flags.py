@@ -41,11 +41,15 @@ class FlagsPanel(Panel):
         rows: list[Row] = []
         for name, value in settings.given().items():
             if name not in _SKIPPED:
-                rows.append([(fit(name.replace("_", " "), label), "dim"), (crop(" " + _text(value), width - label), "fg")])
+                rows.append(
+                    [(fit(name.replace("_", " "), label), "dim"), (crop(" " + _text(value), width - label), "fg")]
+                )
         for line in _flags(settings.raw):
             rows.append([(crop(line, width), "fg")])
         for name, fact in server.facts.items():
-            rows.append([(fit(safe(name).replace("_", " "), label), "dim"), (crop(" " + _text(fact), width - label), "accent")])
+            rows.append(
+                [(fit(safe(name).replace("_", " "), label), "dim"), (crop(" " + _text(fact), width - label), "accent")]
+            )
         return rows or [[("none given: the engine's defaults", "dim")]]
 
 

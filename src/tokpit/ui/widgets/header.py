@@ -98,7 +98,11 @@ class Header(Panel):
         if server is None:
             return [(" ", "fg"), ("no server selected", "dim")]
         if not server.alive:
-            return [(" ", "fg"), ("✗ gone", "bad-bold"), ("  the process has ended; its log and last figures stay", "dim")]
+            return [
+                (" ", "fg"),
+                ("✗ gone", "bad-bold"),
+                ("  the process has ended; its log and last figures stay", "dim"),
+            ]
         phase = server.phase.phase if server.phase else "unknown"
         glyph, style = PHASES.get(phase, ("?", "dim"))
         left: list[Span] = [(" ", "fg"), (f"{glyph} {safe(phase)}", style)]

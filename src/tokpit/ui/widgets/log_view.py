@@ -14,7 +14,9 @@ from tokpit.ui.view import View
 from tokpit.ui.widgets.log_model import LEVELS, LogLine, LogModel
 from tokpit.ui.widgets.panel import Panel
 
-_HEAD = re.compile(r"^(?:\[[^\]]{4,60}\]|\([^)]{3,60}\)(?: \w+ [\d:.-]+ [\d:.]+)?|\w+ \d\d-\d\d [\d:.]+(?: \[[^\]]+\])?)\s?")
+_HEAD = re.compile(
+    r"^(?:\[[^\]]{4,60}\]|\([^)]{3,60}\)(?: \w+ [\d:.-]+ [\d:.]+)?|\w+ \d\d-\d\d [\d:.]+(?: \[[^\]]+\])?)\s?"
+)
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?%?(?![\w.]*[A-Za-z_])")
 _LEVEL_STYLE = {"error": "log-error", "warning": "log-warning", "debug": "log-debug"}
 MAX_CELLS = 4000

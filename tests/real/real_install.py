@@ -18,7 +18,14 @@ HERE = Path(__file__).parent
 VLLM, SGLANG, TORCH = "0.32.0", "0.5.23", "2.13.0"
 
 # SGLang's own list pins CUDA packages; these are what its server imports on a CPU.
-SGLANG_NEEDS = ["aiohttp", "anthropic>=0.20.0", "apache-tvm-ffi==0.1.11", "blobfile==3.0.0", "build", "compressed-tensors==0.18.0", "datasets", "distro", "easydict", "einops", "fastapi", "gguf", "interegular", "IPython", "kernels<0.15,>=0.14.1", "llguidance<2.0.0,>=1.7.6", "mistral_common>=1.11.5", "msgspec", "ninja", "numba==0.65.1", "numpy", "nvidia-ml-py", "openai==2.8.0", "openai-harmony==0.0.4", "orjson", "outlines==0.1.11", "packaging", "partial_json_parser", "pillow", "prometheus-client>=0.20.0", "psutil", "py-spy", "pybase64", "pydantic", "python-dateutil<3", "python-multipart", "pyzmq>=25.1.2", "regex", "requests", "scipy", "sentencepiece==0.2.1", "setproctitle", "smg-grpc-servicer>=0.9.0", "soundfile==0.13.1", "tiktoken", "tokenizers==0.23.2", "tqdm", "transformers==5.19.0", "uvicorn>=0.51", "uvloop", "watchfiles", "xgrammar==0.2.7", "xxhash", "zstandard"]
+SGLANG_NEEDS = """
+aiohttp anthropic>=0.20.0 apache-tvm-ffi==0.1.11 blobfile==3.0.0 build compressed-tensors==0.18.0 datasets distro
+easydict einops fastapi gguf interegular IPython kernels<0.15,>=0.14.1 llguidance<2.0.0,>=1.7.6 mistral_common>=1.11.5
+msgspec ninja numba==0.65.1 numpy nvidia-ml-py openai==2.8.0 openai-harmony==0.0.4 orjson outlines==0.1.11 packaging
+partial_json_parser pillow prometheus-client>=0.20.0 psutil py-spy pybase64 pydantic python-dateutil<3 python-multipart
+pyzmq>=25.1.2 regex requests scipy sentencepiece==0.2.1 setproctitle smg-grpc-servicer>=0.9.0 soundfile==0.13.1
+tiktoken tokenizers==0.23.2 tqdm transformers==5.19.0 uvicorn>=0.51 uvloop watchfiles xgrammar==0.2.7 xxhash zstandard
+""".split()
 NOT_FOR_TEXT = {"torch", "torchaudio", "torchvision", "torchcodec"}
 
 

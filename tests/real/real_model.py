@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY, special_tokens=SPECIAL, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
     )
-    words = ["a", "host", "runs", "one", "server", "and", "every", "token", "of", "its", "answer", "goes", "through", "the", "cache", "in", "steps"]
+    words = "a host runs one server and every token of its answer goes through the cache in steps".split()
     pick = random.Random(7)
     tokenizer.train_from_iterator((" ".join(pick.choices(words, k=12)) for _ in range(500)), trainer)
     tokenizer.save(str(folder / "tokenizer.json"))

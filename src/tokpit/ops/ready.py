@@ -127,7 +127,7 @@ class _Waiter:
         self._publish()
 
     def _elapsed(self, records: list[LogRecord]) -> list[float]:
-        """Seconds from the start for each record: now for the newest, earlier ones by the difference of their stamps."""
+        """Seconds from the start for each record: now for the newest, earlier ones by their stamps."""
         now = self._progress.elapsed_s
         elapsed: list[float] = []
         for at in Stamps().times(records, now):

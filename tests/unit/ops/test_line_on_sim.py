@@ -1,4 +1,4 @@
-"""The use cases on the simulated host, over a real SSH connection: launch, ready, find, sweep, relaunch, stop, audit."""
+"""The use cases on the simulated host over real SSH: launch, ready, find, sweep, relaunch, stop, audit."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from tokpit.cli.context import Options
 from tokpit.cli.errors import report
@@ -27,7 +28,7 @@ def ps(options: Options, hosts: tuple[str, ...], as_json: bool) -> int:
     """Find running SGLang, vLLM and llama.cpp servers on HOSTS (default: the inventory's; `local` is this machine).
 
     Read from each host's process table: command line, port, pid, start time, user, engine version, model.
-    Exit code 3 if a host could not be asked.
+    Workers whose server is gone are listed as orphans. Exit code 3 if a host could not be asked.
     """
     return options.run(lambda session: _ps(session, hosts, as_json))
 
@@ -46,8 +47,20 @@ async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
             raise answer
         else:
             servers += answer
+    orphans = [
+        (session.host(name).name, orphan)
+        for name in names
+        if name not in errors
+        for orphan in session.store.host(session.host(name).name).orphans
+    ]
     if as_json:
-        to_json({"servers": [as_row(s) for s in servers], "errors": {n: e.message for n, e in errors.items()}})
+        to_json(
+            {
+                "servers": [as_row(s) for s in servers],
+                "orphans": [{"host": host, **msgspec.to_builtins(orphan)} for host, orphan in orphans],
+                "errors": {n: e.message for n, e in errors.items()},
+            }
+        )
     elif servers:
         rows = [
             (
@@ -63,8 +76,16 @@ async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
             for s in servers
         ]
         table(("SERVER", "ENGINE", "VERSION", "MODEL", "PID", "USER", "UP", "LOG"), rows, right=frozenset({4}))
-    elif not errors:
+    elif not errors and not orphans:
         click.echo(f"no SGLang, vLLM or llama.cpp server runs on {', '.join(names)}", err=True)
+    if orphans and not as_json:
+        click.echo(f"{len(orphans)} orphan workers, whose server is gone; they may hold GPU memory:")
+        rows = [
+            (f"{host}/{o.pid}", o.title, o.role, o.user, age(time.time() - o.started_at) if o.started_at else None)
+            for host, o in orphans
+        ]
+        table(("ORPHAN", "TITLE", "ROLE", "USER", "UP"), rows)
+        click.echo(f"end one with: tokpit stop {rows[0][0]}", err=True)
     for error in errors.values():
         report(error)
     return max((error.exit_code for error in errors.values()), default=0)

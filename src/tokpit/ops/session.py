@@ -103,12 +103,12 @@ class Session:
 
     async def find(self, name: str) -> tuple[ServerInfo, ...]:
         """The servers that run on a host now; the store is told. Raises HostError."""
-        from tokpit.collect.find import find_servers
+        from tokpit.collect.find import Finder
 
         host = await self.connected(name)
-        servers = await find_servers(host)
-        self.store.apply(ServersRecord(host.name, host.now(), servers))
-        return servers
+        found = await Finder(host).find()
+        self.store.apply(ServersRecord(host.name, host.now(), found.servers, found.orphans))
+        return found.servers
 
     def watch_host(self, name: str) -> None:
         """Keep a host's link, processes, GPUs and memory in the store until the session ends."""

@@ -191,7 +191,7 @@ class LevelRun:
         x.t_start = now_ns()
         x.task = asyncio.ensure_future(self._client.send(x, body))
         try:
-            # Not `await x.task`: a cancellation of this slot would go into the request, which answers it with an outcome.
+            # Not `await x.task`: a cancellation of this slot would go into the request, which takes it for its end.
             await asyncio.wait([x.task])
         except asyncio.CancelledError:
             x.task.cancel()

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from load_server import HOLD, ScriptServer, answer, role, token
 
+from load_server import HOLD, ScriptServer, answer, role, token
 from tokpit.load import events, zipapp
 from tokpit.load.plan import Plan
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+
 from load_server import (
     DONE,
     END,
@@ -27,7 +28,6 @@ from load_server import (
     token,
     usage,
 )
-
 from tokpit.load.clock import Clock
 from tokpit.load.level import LevelRun
 from tokpit.load.plan import Plan, Timeouts
@@ -151,15 +151,19 @@ async def test_a_stalled_stream_does_not_hold_the_others(session: aiohttp.Client
     assert found == ["ok"] * 7 + ["timeout.between"]
 
 
-async def test_a_kept_connection_that_the_server_closed_is_opened_again() -> None:
+async def test_an_idle_connection_that_the_server_closed_is_opened_again() -> None:
     def script(body: Any, index: int) -> list[Step]:
-        # The third request arrives on a connection that is closed without an answer.
-        return [FIN] if index == 2 else answer(4)
+        return [FIN] if index in (1, 3) else answer(4)
 
     async with open_session(Clock(), connect_timeout_s=2) as own, ScriptServer(script) as server:
-        run = await level(own, server.url, requests=4)
-    assert [x.outcome for x in run.exchanges] == ["ok"] * 4
-    assert sum(x.stale_retries for x in run.exchanges) == 1
+        client = Client(own, server.url + "/v1/chat/completions", {})
+        found = []
+        for pause_s in (0.0, 0.3, 0.0):
+            await asyncio.sleep(pause_s)
+            found.append(Exchange(len(found)))
+            await client.send(found[-1], b"{}")
+    # The second found its connection closed after a pause; the third was hung up on while it was in use.
+    assert [(x.outcome, x.stale_retries) for x in found] == [("ok", 0), ("ok", 1), ("reset", 0)]
 
 
 ODDITIES: list[tuple[str, list[Step]]] = [

@@ -9,8 +9,8 @@ import threading
 import time
 
 import pytest
-from load_server import DONE, END, Head, ScriptServer, finish, role, token, usage
 
+from load_server import DONE, END, Head, ScriptServer, finish, role, token, usage
 from tokpit.load.clock import Clock
 from tokpit.load.plan import Plan
 from tokpit.load.prompts import PromptSource
@@ -63,25 +63,30 @@ async def test_a_stalled_loop_does_not_move_the_first_token() -> None:
 @linux
 async def test_every_read_of_an_own_session_has_the_kernels_time() -> None:
     steps = [role(), *[token()] * 20, finish(), usage(20), DONE, END]
-    async with ScriptServer(lambda body, index: steps) as server:
-        async with open_session(Clock(), connect_timeout_s=2) as session:
-            client, plan = Client(session, server.url + "/v1/chat/completions", {}), Plan(url=server.url)
-            source = PromptSource(plan, "m")
-            for number in range(5):
-                x = Exchange(number)
-                await client.send(x, source.body(0, number, source.opening(0, number)))
-                assert (x.outcome, len(x.stamps)) == ("ok", 20)
-                assert x.kernel_reads == x.reads > 0
-                assert list(x.stamps) == sorted(x.stamps)
-                assert x.t_start <= x.t_sent <= x.t_first
+    async with (
+        ScriptServer(lambda body, index: steps) as server,
+        open_session(Clock(), connect_timeout_s=2) as session,
+    ):
+        client, plan = Client(session, server.url + "/v1/chat/completions", {}), Plan(url=server.url)
+        source = PromptSource(plan, "m")
+        for number in range(5):
+            x = Exchange(number)
+            await client.send(x, source.body(0, number, source.opening(0, number)))
+            assert (x.outcome, len(x.stamps)) == ("ok", 20)
+            assert x.kernel_reads == x.reads > 0
+            assert list(x.stamps) == sorted(x.stamps)
+            assert x.t_start <= x.t_sent <= x.t_first
         assert server.connections == 1, "a kept connection was not used again"
 
 
 async def test_the_clock_starts_when_the_request_goes_out_not_when_it_waits_for_a_connection() -> None:
-    async with ScriptServer(lambda body, index: [Head(), role(), token(), finish(), usage(1), DONE, END]) as server:
-        async with open_session(Clock(), connect_timeout_s=2) as session:
-            x = Exchange(0)
-            await Client(session, server.url + "/v1/chat/completions", {}).send(x, b"{}")
+    steps = [Head(), role(), token(), finish(), usage(1), DONE, END]
+    async with (
+        ScriptServer(lambda body, index: steps) as server,
+        open_session(Clock(), connect_timeout_s=2) as session,
+    ):
+        x = Exchange(0)
+        await Client(session, server.url + "/v1/chat/completions", {}).send(x, b"{}")
     assert x.t_start < x.t_sent
 
 

@@ -33,15 +33,17 @@ async def run_sweep(
     *,
     session_factory: SessionFactory | None = None,
     on_event: Callable[[Event], None] | None = None,
+    on_level: Callable[[LevelResult], Awaitable[None]] | None = None,
     stop: asyncio.Event | None = None,
 ) -> SweepResult:
     """Runs `plan` and returns what it measured; what the server does is never raised, but told in the result.
 
     `session_factory` gives the aiohttp session to use (closed at the end), such as one over SSH; without it an own
     session is opened that takes the kernel's receive times. `on_event` is called in the event loop and must return at
-    once. Setting `stop` cancels what is in flight and ends the sweep with a partial level.
+    once; `on_level` is awaited before the next level begins, so that a finished level can be stored. Setting `stop` cancels what is in flight and ends the sweep with a partial level.
     """
     sweep = _Sweep(plan, on_event or (lambda event: None), stop or asyncio.Event())
+    sweep.on_level = on_level
     session = await _open(plan, sweep.clock, session_factory)
     try:
         result = await sweep.run(session, given=session_factory is not None)
@@ -68,6 +70,7 @@ class _Sweep:
         self.plan, self.emit, self.stop = plan, emit, stop
         self.clock = Clock(plan.clock_factor)
         self.levels: list[LevelResult] = []
+        self.on_level: Callable[[LevelResult], Awaitable[None]] | None = None
         self.warmup: dict[str, Any] = {}
         self._sampled_second = -1
         self._sampled = 0
@@ -120,6 +123,8 @@ class _Sweep:
             result = await self._summary(run)
             self.levels.append(result)
             self.emit(LevelFinished(result))
+            if self.on_level is not None:
+                await self.on_level(result)
             if run.dead:
                 return "failed", f"The server does not answer: {run.dead}."
             if self.stop.is_set():

@@ -1,0 +1,111 @@
+"""`tokpit launch`."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tokpit.cli.context import Options
+from tokpit.cli.output import to_json
+from tokpit.cli.progress import show_operations
+from tokpit.cli.settings_options import given_settings, setting_options
+from tokpit.errors import UsageError
+
+if TYPE_CHECKING:
+    from tokpit.ops.launch import Launched
+    from tokpit.ops.session import Session
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.argument("host")
+@click.argument("engine")
+@setting_options
+@click.option("--program", help="Command that starts the engine, e.g. '/opt/venv/bin/python -m sglang.launch_server'.")
+@click.option("--env-dir", help="Environment folder (venv, conda) on the host that holds the engine.")
+@click.option("-e", "--env", "env", multiple=True, metavar="NAME=VALUE", help="Environment variable; repeatable.")
+@click.option("--log", "log_path", help="Log file on the host.")
+@click.option("--cwd", help="Working folder on the host.")
+@click.option(
+    "--timeout", "timeout_s", type=float, default=1800.0, show_default=True, help="Seconds to wait for ready."
+)
+@click.option("--force", is_flag=True, help="Start although the checks refuse.")
+@click.option("--dry-run", is_flag=True, help="Check, show the command line, start nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.argument("flags", nargs=-1)
+@click.pass_obj
+def launch(options: Options, /, **values: Any) -> None:
+    """Start ENGINE on HOST detached in its own session, wait until it has generated a token, print the milestones.
+
+    FLAGS after `--` are passed to the engine as they are.
+    """
+    options.run(lambda session: _launch(session, values), yes=values["yes"])
+
+
+async def _launch(session: Session, values: dict[str, Any]) -> None:
+    from tokpit.domain.settings import LaunchSpec, Settings
+    from tokpit.ops.launch import plan
+
+    spec = LaunchSpec(
+        host=session.add_host(values["host"]).name,
+        engine=values["engine"],
+        program=tuple(shlex.split(values["program"] or values["env_dir"] or "")),
+        settings=Settings(**given_settings(values), raw=tuple(values["flags"])),
+        env=parse_env(values["env"]),
+        cwd=values["cwd"],
+        log_path=values["log_path"],
+    )
+    if values["dry_run"]:
+        made = await plan(session, spec, force=values["force"])
+        if values["as_json"]:
+            to_json({"command": made.command, "port": made.port, "warnings": made.warnings})
+        else:
+            click.echo(made.command)
+            for warning in made.warnings:
+                click.echo(f"warning: {warning}", err=True)
+        return
+    async with show_operations(session):
+        done = await session.execute("server.launch", spec=spec, force=values["force"], timeout_s=values["timeout_s"])
+    show_launched(session, done, as_json=values["as_json"])
+
+
+def show_launched(session: Session, done: Launched, *, as_json: bool) -> None:
+    """Print what was started."""
+    operation = next(o for o in reversed(session.store.operations.values()) if o.kind == "launch")
+    if as_json:
+        to_json(
+            {
+                "host": done.server.host,
+                "engine": done.server.engine,
+                "port": done.server.port,
+                "pid": done.state.pid,
+                "start_ticks": done.state.start_ticks,
+                "log_path": done.state.log_path,
+                "command": done.command,
+                "ready_s": round(done.ready_s, 1),
+                "first_token_s": round(done.first_token_s, 3),
+                "milestones": [
+                    {"kind": s.kind, "label": s.label, "elapsed_s": round(s.elapsed_s, 1)} for s in operation.steps
+                ],
+                "warnings": done.warnings,
+            }
+        )
+    else:
+        click.echo(
+            f"READY  {done.server.label}  pid {done.state.pid}  after {done.ready_s:.0f} s, "
+            f"first token in {done.first_token_s:.2f} s"
+        )
+        click.echo(f"       log {done.state.log_path}")
+
+
+def parse_env(pairs: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=VALUE` pairs. Raises UsageError for a pair without `=` or with a name that is none."""
+    env = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"not an environment setting: {pair!r}", hint="write NAME=VALUE")
+        env[name] = value
+    return env

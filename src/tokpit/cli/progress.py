@@ -1,0 +1,93 @@
+"""Progress of operations on stderr: one line a step or level, as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from tokpit.domain.records import Operation
+from tokpit.domain.text import sanitize
+
+if TYPE_CHECKING:
+    from tokpit.ops.session import Session
+
+
+@asynccontextmanager
+async def show_operations(session: Session) -> AsyncIterator[None]:
+    """Print new steps and levels of every operation while the context is open."""
+    printer = _Printer(session)
+    task = asyncio.create_task(printer.loop())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        printer.look()
+        printer.clear()
+
+
+class _Printer:
+    """Remembers what was printed of each operation."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._steps: dict[str, set[tuple[str, str]]] = {}
+        self._levels: dict[str, int] = {}
+        self._version = -1
+        self._live = sys.stderr.isatty()
+        self._dirty = False
+
+    async def loop(self) -> None:
+        while True:
+            self.look()
+            await asyncio.sleep(0.2)
+
+    def look(self) -> None:
+        version = self._session.store.version("ops")
+        if version == self._version:
+            return
+        self._version = version
+        for operation in list(self._session.store.operations.values()):
+            self._print(operation)
+
+    def clear(self) -> None:
+        if self._dirty:
+            click.echo("\r\x1b[K", err=True, nl=False)
+            self._dirty = False
+
+    def _print(self, operation: Operation) -> None:
+        if operation.id not in self._steps:
+            self._steps[operation.id] = set()
+            self._line(operation.title)
+        seen = self._steps[operation.id]
+        for step in operation.steps:
+            if (step.kind, step.label) not in seen:
+                seen.add((step.kind, step.label))
+                self._line(f"  {step.elapsed_s:7.1f} s  {step.label}" + (f"  {_cut(step.detail)}" if step.detail else ""))
+        for level in operation.levels[self._levels.get(operation.id, 0) :]:
+            self._line(
+                f"  C={level.concurrency:4d} n={level.requests:5d} | {level.ok} ok {level.err} err | "
+                f"{level.output_tps:8.1f} tok/s | avg_out={level.avg_output:6.0f} | {level.elapsed_s:.1f} s"
+            )
+        self._levels[operation.id] = len(operation.levels)
+        if operation.live and self._live and operation.status == "running":
+            live = operation.live
+            text = (
+                f"  C={live.get('concurrency', 0):4.0f}  {live.get('done', 0):.0f}/{live.get('total', 0):.0f}  "
+                f"{live.get('output_tps', 0):.1f} tok/s  {live.get('elapsed_s', 0):.0f} s"
+            )
+            click.echo(f"\r\x1b[K{text}", err=True, nl=False)
+            self._dirty = True
+
+    def _line(self, text: str) -> None:
+        self.clear()
+        click.echo(sanitize(text), err=True)
+
+
+def _cut(text: str, width: int = 90) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

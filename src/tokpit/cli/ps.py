@@ -1,0 +1,92 @@
+"""`tokpit ps`: the servers that run, whoever started them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from tokpit.cli.context import Options
+from tokpit.cli.errors import report
+from tokpit.cli.output import age, table, to_json
+from tokpit.domain.server import ServerInfo
+from tokpit.domain.text import mask_secrets
+from tokpit.errors import TokpitError, UsageError
+
+if TYPE_CHECKING:
+    from tokpit.ops.session import Session
+
+
+@click.command()
+@click.argument("hosts", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.pass_obj
+def ps(options: Options, hosts: tuple[str, ...], as_json: bool) -> int:
+    """Find running SGLang, vLLM and llama.cpp servers on HOSTS (default: the inventory's; `local` is this machine).
+
+    Read from each host's process table: command line, port, pid, start time, user, engine version, model.
+    Exit code 3 if a host could not be asked.
+    """
+    return options.run(lambda session: _ps(session, hosts, as_json))
+
+
+async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
+    names = hosts or tuple(session.inventory.hosts)
+    if not names:
+        raise UsageError("no host named, and the inventory is empty", hint="try: tokpit ps local")
+    found = await asyncio.gather(*(session.find(name) for name in names), return_exceptions=True)
+    servers: list[ServerInfo] = []
+    errors: dict[str, TokpitError] = {}
+    for name, answer in zip(names, found, strict=True):
+        if isinstance(answer, TokpitError):
+            errors[name] = answer
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            servers += answer
+    if as_json:
+        to_json({"servers": [as_row(s) for s in servers], "errors": {n: e.message for n, e in errors.items()}})
+    elif servers:
+        rows = [
+            (
+                s.label,
+                s.engine,
+                s.version,
+                s.served_name or s.model,
+                s.pid,
+                s.user,
+                age(time.time() - s.started_at) if s.started_at else None,
+                s.log_path,
+            )
+            for s in servers
+        ]
+        table(("SERVER", "ENGINE", "VERSION", "MODEL", "PID", "USER", "UP", "LOG"), rows, right=frozenset({4}))
+    elif not errors:
+        click.echo(f"no SGLang, vLLM or llama.cpp server runs on {', '.join(names)}", err=True)
+    for error in errors.values():
+        report(error)
+    return max((error.exit_code for error in errors.values()), default=0)
+
+
+def as_row(server: ServerInfo) -> dict[str, object]:
+    """A server as JSON: settings by canonical name, command line with secrets masked."""
+    return {
+        "host": server.host,
+        "engine": server.engine,
+        "version": server.version,
+        "model": server.model,
+        "served_name": server.served_name,
+        "port": server.port,
+        "pid": server.pid,
+        "pgid": server.pgid,
+        "start_ticks": server.start_ticks,
+        "started_at": server.started_at,
+        "user": server.user,
+        "log_path": server.log_path,
+        "settings": server.settings.given(),
+        "command": mask_secrets(" ".join(server.argv)),
+        "children": server.children,
+        "launched_by_tokpit": server.launched_by_tokpit,
+    }

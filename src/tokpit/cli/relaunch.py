@@ -1,0 +1,39 @@
+"""`tokpit relaunch`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tokpit.cli.context import Options
+from tokpit.cli.launch import show_launched
+from tokpit.cli.progress import show_operations
+from tokpit.cli.settings_options import given_settings, setting_options
+
+
+@click.command()
+@click.argument("target")
+@setting_options
+@click.option(
+    "--timeout", "timeout_s", type=float, default=1800.0, show_default=True, help="Seconds to wait for ready."
+)
+@click.option("--force", is_flag=True, help="Start although the checks refuse.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.pass_obj
+def relaunch(options: Options, /, **values: Any) -> None:
+    """Stop the server TARGET and start it again with changed settings; what is not named stays as it is."""
+
+    async def work(session: Any) -> None:
+        async with show_operations(session):
+            done = await session.execute(
+                "server.relaunch",
+                target=values["target"],
+                changes=given_settings(values),
+                force=values["force"],
+                timeout_s=values["timeout_s"],
+            )
+        show_launched(session, done, as_json=values["as_json"])
+
+    options.run(work, yes=values["yes"])

@@ -1,0 +1,64 @@
+"""Every command once. A new one is one `prepare` function in its use case and one line here."""
+
+from __future__ import annotations
+
+from tokpit.errors import UsageError
+from tokpit.ops import launch, stop, sweep
+from tokpit.ops.gate import Command, Risk
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        id="server.launch",
+        title="Launch a server",
+        help="Start a server detached in its own session and wait until it has generated a token.",
+        risk=Risk.CHANGE,
+        prepare=launch.prepare,
+        keys=("l",),
+        contexts=("host",),
+    ),
+    Command(
+        id="server.stop",
+        title="Stop a server",
+        help="End exactly this server's process group: TERM, then KILL, and wait until it is gone.",
+        risk=Risk.DESTRUCTIVE,
+        prepare=stop.prepare,
+        keys=("x",),
+        contexts=("server",),
+    ),
+    Command(
+        id="server.relaunch",
+        title="Relaunch with other settings",
+        help="Stop a server and start it again with changed settings; port and model stay unless changed.",
+        risk=Risk.DESTRUCTIVE,
+        prepare=launch.prepare_relaunch,
+        keys=("r",),
+        contexts=("server",),
+    ),
+    Command(
+        id="sweep.start",
+        title="Sweep",
+        help="Measure throughput and latency at several concurrency levels.",
+        risk=Risk.LOAD,
+        prepare=sweep.prepare,
+        keys=("s",),
+        contexts=("server",),
+    ),
+    Command(
+        id="sweep.stop",
+        title="Stop the sweep",
+        help="Stop at once; what was measured is kept.",
+        risk=Risk.READ,
+        prepare=sweep.prepare_stop,
+        keys=("escape",),
+        contexts=("sweep",),
+    ),
+)
+
+_BY_ID = {command.id: command for command in COMMANDS}
+
+
+def command(command_id: str) -> Command:
+    """The command of that id. Raises UsageError with the known ids."""
+    if command_id not in _BY_ID:
+        raise UsageError(f"unknown command {command_id!r}", hint=f"known: {', '.join(_BY_ID)}")
+    return _BY_ID[command_id]

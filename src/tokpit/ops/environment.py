@@ -1,0 +1,127 @@
+"""What a launch needs to know of the host first: environment and version, memory, GPUs, ports, the model."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+
+import msgspec
+
+from tokpit.domain.hostfacts import HostFacts, ModelFacts
+from tokpit.domain.server import ServerInfo
+from tokpit.domain.settings import LaunchSpec
+from tokpit.engines.base import Engine
+from tokpit.errors import LaunchError
+from tokpit.probes.model import model_script, parse_model
+from tokpit.probes.preflight import parse_preflight, preflight_script
+from tokpit.transport.base import Host, quote
+
+
+_VERSION = re.compile(r"^(?:version:?\s+)?v?(b?\d[\w.+!-]*)", re.MULTILINE)
+
+
+async def complete(host: Host, engine: Engine, spec: LaunchSpec) -> LaunchSpec:
+    """`spec` with its program and installed version filled in.
+
+    A program of one word is an environment folder or an executable. Without one, the inventory's choice for this host
+    is taken, then what the login's PATH finds. Raises LaunchError where the engine is not found there.
+    """
+    words = spec.program
+    if not words and (chosen := host.spec.programs.get(engine.name)) is not None:
+        words = tuple(shlex.split(chosen))
+    if not words:
+        words = (await _prefix_on_path(host, engine),)
+    if len(words) == 1 and await _is_folder(host, words[0]):
+        words = engine.default_program(words[0].rstrip("/"), spec.version)
+    version = spec.version or await installed_version(host, engine, words)
+    if version is None:
+        raise LaunchError(
+            f"{engine.title} was not found on {host.name} as {quote(words)}",
+            hint="name its environment with --env-dir FOLDER, or the whole command with --program",
+        )
+    return msgspec.structs.replace(spec, program=words, version=version)
+
+
+async def installed_version(host: Host, engine: Engine, program: tuple[str, ...]) -> str | None:
+    """The engine's version in the environment of `program`; None where it is not installed there."""
+    first = program[0]
+    if not posixpath.basename(first).startswith("python"):
+        beside = posixpath.join(posixpath.dirname(first), "python")
+        if posixpath.dirname(first) and (await host.run(f"test -x {quote([beside])}")).status == 0:
+            first = beside
+    answer = await host.run(quote(engine.version_command(first)), timeout_s=60)
+    said = _VERSION.findall(answer.out) or _VERSION.findall(answer.err)
+    return str(said[-1]) if answer.status == 0 and said else None
+
+
+async def _prefix_on_path(host: Host, engine: Engine) -> str:
+    """The environment folder of the engine's executable on the login's PATH. Raises LaunchError."""
+    name = posixpath.basename(engine.default_program("/prefix", None)[0])
+    answer = await host.run(
+        f"p=$(command -v {quote([name])} || command -v {quote([name + '3'])}) && "
+        'd=$(dirname "$(dirname "$p")") && printf "%s\\n" "$d"'
+    )
+    prefix = answer.out.strip()
+    if answer.status != 0 or not prefix:
+        raise LaunchError(
+            f"{engine.title} is not on the PATH of {host.name}",
+            hint="name its environment with --env-dir FOLDER, or set [hosts.NAME.programs] in the inventory",
+        )
+    return prefix
+
+
+async def _is_folder(host: Host, path: str) -> bool:
+    return (await host.run(f"test -d {quote([path])}")).status == 0
+
+
+async def host_facts(host: Host, spec: LaunchSpec, *, replacing: ServerInfo | None = None) -> HostFacts:
+    """Memory, GPUs and ports now. The port of a server that is to be replaced counts as free."""
+    model = spec.settings.model or ""
+    answer = await host.run(preflight_script(), timeout_s=20)
+    facts = parse_preflight(answer.out)
+    ports = facts.ports_in_use - ({replacing.port} if replacing is not None and replacing.port else set())
+    missing = frozenset({model}) if model.startswith(("/", "./", "../", "~")) and await _missing(host, model) else None
+    return msgspec.structs.replace(facts, ports_in_use=frozenset(ports), missing_paths=missing or frozenset())
+
+
+async def _missing(host: Host, path: str) -> bool:
+    return (await host.run(f"test -e {quote([path])}")).status == 1
+
+
+async def model_facts(host: Host, spec: LaunchSpec) -> ModelFacts:
+    """What config.json and the weight files say; empty facts where they are not on the host."""
+    if not spec.settings.model:
+        return ModelFacts()
+    answer = await host.run(model_script(spec.settings.model), timeout_s=20)
+    return parse_model(answer.out)[0]
+
+
+async def default_log_path(host: Host, spec: LaunchSpec) -> str:
+    """A fresh log file under the user's state folder on the host, named by engine, port and time."""
+    port = spec.settings.port or 0
+    answer = await host.run('printf "%s\\n%s\\n" "${XDG_STATE_HOME:-$HOME/.local/state}" "$(date -u +%Y%m%d-%H%M%S)"')
+    folder, stamp = [*answer.out.strip().splitlines(), "", ""][:2]
+    return posixpath.join(folder or "/tmp", "tokpit", "logs", f"{spec.engine}-{port}-{stamp}.log")  # noqa: S108
+
+
+async def file_size(host: Host, path: str) -> int:
+    """Bytes of a file on the host; 0 where it does not exist."""
+    answer = await host.run(f"wc -c <{quote([path])} 2>/dev/null || echo 0")
+    digits = answer.out.strip().split()
+    return int(digits[0]) if digits and digits[0].isdigit() else 0
+
+
+_CARRIED = ("CUDA_", "HF_", "SGLANG_", "SGL_", "VLLM_", "NCCL_", "TORCH", "OMP_", "PYTHONPATH", "LD_LIBRARY_PATH")
+_CARRIED_WORDS = frozenset({"PATH", "VIRTUAL_ENV", "TRANSFORMERS_OFFLINE", "TOKENIZERS_PARALLELISM", "MAX_JOBS"})
+
+
+async def process_env(host: Host, pid: int) -> dict[str, str]:
+    """The environment a process was started with, as far as it matters to an engine; empty where it cannot be read."""
+    answer = await host.run(f"cat /proc/{int(pid)}/environ 2>/dev/null")
+    env: dict[str, str] = {}
+    for pair in answer.out.split("\0"):
+        name, equals, value = pair.partition("=")
+        if equals and (name.startswith(_CARRIED) or name in _CARRIED_WORDS):
+            env[name] = value
+    return env

@@ -1,0 +1,80 @@
+"""Small questions to a server's HTTP port."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tokpit.engines.base import HttpFacts
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+class Token(msgspec.Struct, frozen=True):
+    """One generated token: how long it took on the host's clock, and the model that answered."""
+
+    seconds: float
+    model: str
+    text: str
+
+
+async def healthy(web: aiohttp.ClientSession, url: str) -> bool:
+    """Whether the path answers 200 within 25 s; an engine's health check may itself generate a token."""
+    import aiohttp
+
+    try:
+        async with web.get(url, timeout=aiohttp.ClientTimeout(total=25)) as answer:
+            return answer.status == 200
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return False
+
+
+async def get_json(web: aiohttp.ClientSession, url: str, *, timeout_s: float = 10.0) -> Any | None:
+    """The JSON at `url`; None where it does not answer with JSON."""
+    import aiohttp
+
+    try:
+        async with web.get(url, timeout=aiohttp.ClientTimeout(total=timeout_s)) as answer:
+            return await answer.json(content_type=None) if answer.status == 200 else None
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+        return None
+
+
+async def model_name(web: aiohttp.ClientSession, base: str, facts: HttpFacts) -> str | None:
+    """The first model the server lists."""
+    page = await get_json(web, base + facts.models)
+    try:
+        name = page["data"][0]["id"] if page is not None else None
+    except (KeyError, IndexError, TypeError):
+        return None
+    return name if isinstance(name, str) else None
+
+
+async def first_token(
+    web: aiohttp.ClientSession, base: str, facts: HttpFacts, *, clock_factor: float = 1.0, timeout_s: float = 120.0
+) -> Token | None:
+    """Ask for one token of text and check that it came; None where the server cannot do it yet."""
+    import aiohttp
+
+    model = await model_name(web, base, facts)
+    if model is None:
+        return None
+    body = {"model": model, "prompt": "The capital of France is", "max_tokens": 1, "temperature": 0}
+    started = time.monotonic()
+    try:
+        timeout = aiohttp.ClientTimeout(total=timeout_s)
+        async with web.post(base + "/v1/completions", json=body, timeout=timeout) as answer:
+            if answer.status != 200:
+                return None
+            page = await answer.json(content_type=None)
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+        return None
+    try:
+        generated = int(page["usage"]["completion_tokens"])
+        text = str(page["choices"][0].get("text") or "")
+    except (KeyError, IndexError, TypeError, ValueError):
+        return None
+    return Token((time.monotonic() - started) * clock_factor, model, text) if generated >= 1 else None

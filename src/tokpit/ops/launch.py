@@ -1,0 +1,237 @@
+"""Launch: look first, show the exact command, start detached, and say READY only when a token has been generated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tokpit.domain.server import ServerInfo
+from tokpit.domain.settings import LaunchSpec, LaunchState, Settings
+from tokpit.engines.base import Engine
+from tokpit.engines.registry import engine as engine_of
+from tokpit.errors import LaunchError, TokpitError, UsageError
+from tokpit.ops import environment, ready, stop
+from tokpit.ops.gate import Prepared
+from tokpit.ops.progress import Progress
+from tokpit.ops.schema import installed_schema
+from tokpit.ops.targets import resolve_server
+from tokpit.transport.base import Host, quote
+
+if TYPE_CHECKING:
+    from tokpit.ops.session import Session
+
+
+class Launched(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that is ready: where it is, how long it took, what was started."""
+
+    server: ServerInfo
+    state: LaunchState
+    ready_s: float
+    first_token_s: float
+    command: str
+    warnings: tuple[str, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What will be started: a complete spec, its argv, and what the checks said."""
+
+    spec: LaunchSpec
+    argv: tuple[str, ...]
+    port: int
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """One shell command line, as it is shown, without the environment's values."""
+        return quote(self.argv)
+
+
+async def plan(session: Session, spec: LaunchSpec, *, force: bool = False, replacing: ServerInfo | None = None) -> Plan:
+    """Complete `spec` and check it against the installed version and the host; nothing is changed.
+
+    `replacing`: a running server whose place it takes, so that its port counts as free.
+    Raises LaunchError for what would fail (flag unknown to this version, port in use, rule broken) unless `force`,
+    UsageError for a setting that the engine cannot take, HostError for the host.
+    """
+    engine = engine_of(spec.engine)
+    host = await session.connected(spec.host)
+    spec = await environment.complete(host, engine, spec)
+    if spec.settings.model is None:
+        raise UsageError("a launch needs a model", hint="name it with --model PATH_OR_NAME")
+    port = spec.settings.port or engine.http.default_port
+    argv = engine.command(spec.program, spec.settings, spec.version)
+    flags = argv[len(spec.program) :]
+    errors: list[str] = []
+    warnings: list[str] = []
+    schema = await installed_schema(host, engine, spec.program, spec.version)
+    for issue in engine.check_flags(flags, spec.version, schema):
+        (errors if issue.severity == "error" else warnings).append(issue.sentence)
+    facts = await environment.host_facts(host, spec, replacing=replacing)
+    model = await environment.model_facts(host, spec)
+    for answer in engine.check_rules(spec.settings, spec.version, model, facts, spec.env):
+        sentence = answer.sentence + (f" ({answer.arithmetic})" if answer.arithmetic else "")
+        if answer.severity == "error":
+            errors.append(sentence)
+        elif answer.severity == "warning":
+            warnings.append(sentence)
+    if errors and not force:
+        raise LaunchError(
+            "refused before the start: " + "; ".join(errors), hint="change the setting, or add --force to try it anyway"
+        )
+    return Plan(spec=spec, argv=tuple(argv), port=port, warnings=(*errors, *warnings))
+
+
+async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
+    """`server.launch`: args are `spec` (LaunchSpec), `force`, `timeout_s`, `operation_id`."""
+    spec: LaunchSpec = args["spec"]
+    made = await plan(session, spec, force=bool(args.get("force")))
+    host = session.host(spec.host)
+    log_path = made.spec.log_path or await environment.default_log_path(host, made.spec)
+    made = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, log_path=log_path))
+
+    async def run() -> Launched:
+        return await start(
+            session, made, timeout_s=args.get("timeout_s") or 1800.0, operation_id=args.get("operation_id")
+        )
+
+    return Prepared(
+        title=f"start {spec.engine} on {host.name}, port {made.port}",
+        host=host.name,
+        run=run,
+        lines=(f"setsid {made.command} </dev/null >>{log_path} 2>&1",),
+        warnings=made.warnings,
+    )
+
+
+async def start(session: Session, made: Plan, *, timeout_s: float, operation_id: str | None = None) -> Launched:
+    """Start what was planned and wait until it is ready. Raises StartFailed with the cause, LaunchError, HostError."""
+    host = session.host(made.spec.host)
+    progress = Progress(
+        session.store,
+        kind="launch",
+        target=host.name,
+        title=f"launch {made.spec.engine} {short_model(made.spec.settings.model)} on {host.name}:{made.port}",
+        now=host.now,
+        commands=(made.command,),
+        operation_id=operation_id,
+    )
+    try:
+        return await _start(session, host, made, progress, timeout_s)
+    except TokpitError as error:
+        progress.failed(error)
+        raise
+    except BaseException:
+        progress.stopped("no longer waiting; the server was left as it is")
+        raise
+
+
+async def _start(session: Session, host: Host, made: Plan, progress: Progress, timeout_s: float) -> Launched:
+    from tokpit.transport.detached import start_detached
+
+    spec = made.spec
+    assert spec.log_path is not None
+    log_start = await environment.file_size(host, spec.log_path)
+    state = await start_detached(
+        host,
+        made.argv,
+        engine=spec.engine,
+        port=made.port,
+        env=spec.env,
+        cwd=spec.cwd,
+        log_path=spec.log_path,
+    )
+    progress.step("started", "started", f"pid {state.pid}, log {state.log_path}")
+    history = await session.history()
+    launch_id = await history.save_launch(spec, state)
+    info = server_info(host, engine_of(spec.engine), spec, state)
+    session.store.add_server(info)
+    session.watch_server(info.id, log_offset=log_start)
+    try:
+        waited = await ready.wait_ready(session, host, info, progress, timeout_s=timeout_s)
+    except TokpitError as error:
+        await history.launch_outcome(launch_id, "failed", error.message)
+        raise
+    await history.launch_outcome(launch_id, "ready", "")
+    progress.done(server=info.id, ready_s=f"{waited.ready_s:.1f}")
+    return Launched(
+        server=info,
+        state=state,
+        ready_s=waited.ready_s,
+        first_token_s=waited.first_token_s,
+        command=made.command,
+        warnings=made.warnings,
+    )
+
+
+async def prepare_relaunch(session: Session, args: Mapping[str, Any]) -> Prepared:
+    """`server.relaunch`: args are `target` or `server_id`, and `changes` (canonical settings to change)."""
+    info = await resolve_server(session, args.get("server_id") or args["target"])
+    changes = dict(args.get("changes") or {})
+    unknown = set(changes) - set(Settings.__struct_fields__)
+    if unknown:
+        raise UsageError(f"unknown setting: {', '.join(sorted(unknown))}")
+    host = session.host(info.host)
+    engine = engine_of(info.engine)
+    recognised = engine.recognise(info.argv)
+    if recognised is None:
+        raise LaunchError(f"{info.label}: its command line is not one that can be started again")
+    env = await environment.process_env(host, info.pid)
+    spec = LaunchSpec(
+        host=info.host,
+        engine=info.engine,
+        program=recognised.program,
+        settings=msgspec.structs.replace(info.settings, **changes),
+        version=info.version,
+        env=env,
+        cwd=info.cwd or None,
+        log_path=None,
+    )
+    made = await plan(session, spec, force=bool(args.get("force")), replacing=info)
+    before = quote(info.argv)
+    stopping = await stop.prepare(session, {"server_id": info.id})
+
+    async def run() -> Launched:
+        await stopping.run()
+        log_path = await environment.default_log_path(host, made.spec)
+        replaced = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, log_path=log_path))
+        return await start(session, replaced, timeout_s=args.get("timeout_s") or 1800.0)
+
+    return Prepared(
+        title=f"relaunch {info.label} with {', '.join(f'{k}={v}' for k, v in changes.items()) or 'the same settings'}",
+        host=host.name,
+        run=run,
+        lines=(*stopping.lines, f"# was: {before}", f"setsid {made.command} </dev/null >>LOG 2>&1"),
+        warnings=made.warnings,
+        typed_word=str(info.port or info.pid),
+    )
+
+
+def server_info(host: Host, engine: Engine, spec: LaunchSpec, state: LaunchState) -> ServerInfo:
+    """The server that a launch made, before a process table has shown it."""
+    listen = spec.settings.listen or "127.0.0.1"
+    return ServerInfo(
+        host=host.name,
+        engine=engine.name,
+        pid=state.pid,
+        start_ticks=state.start_ticks,
+        pgid=state.pgid,
+        sid=state.pgid,
+        argv=state.argv,
+        port=state.port,
+        listen="127.0.0.1" if listen in {"0.0.0.0", "::"} else listen,  # noqa: S104 - compared, not bound
+        model=spec.settings.model,
+        served_name=spec.settings.served_name,
+        version=spec.version,
+        settings=spec.settings,
+        log_path=state.log_path,
+        started_at=state.started_at or None,
+        launched_by_tokpit=True,
+    )
+
+
+def short_model(model: str | None) -> str:
+    """The last part of a model path or name, fit for a title."""
+    return re.sub(r".*/", "", (model or "").rstrip("/")) or "?"

@@ -1,0 +1,163 @@
+"""READY means: the port's listener belongs to the process that was started, `/health` answers, one token was generated.
+
+A log line that says ready is a milestone, never the proof: SGLang prints it even when another server holds the port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tokpit.collect.backlog import Stamps
+from tokpit.domain.records import LogRecord, Mark, PhaseRecord
+from tokpit.domain.server import ServerInfo
+from tokpit.engines.base import Engine
+from tokpit.engines.logkit.progress import StartTracker
+from tokpit.engines.registry import engine as engine_of
+from tokpit.errors import HostError, LaunchError, StartFailed
+from tokpit.ops import http
+from tokpit.ops.progress import Progress
+from tokpit.ops.targets import server_target
+from tokpit.probes.group import GroupState, group_script, parse_group
+from tokpit.transport.base import Host
+
+if TYPE_CHECKING:
+    from tokpit.ops.session import Session
+
+_POLL_S = 1.0
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """When the server was ready, in seconds from the start; `first_token_s`: that request's time. Host's clock."""
+
+    ready_s: float
+    first_token_s: float
+    model: str
+
+
+async def wait_ready(session: Session, host: Host, info: ServerInfo, progress: Progress, *, timeout_s: float) -> Ready:
+    """Wait until the server is ready, publishing milestones.
+
+    Raises StartFailed with the verdict of the engine knowledge when the process has ended or another process holds
+    the port, LaunchError on timeout. A lost link is waited out; the server does not need it.
+    """
+    engine = engine_of(info.engine)
+    waiter = _Waiter(session, host, info, engine, progress)
+    while True:
+        try:
+            ready = await waiter.look()
+        except HostError as error:
+            progress.update(result={**progress.operation.result, "note": f"link: {error.message}; still waiting"})
+            ready = None
+        if ready is not None:
+            session.store.apply(PhaseRecord(info.id, host.now(), "ready", elapsed_s=ready.ready_s))
+            session.store.apply(Mark(info.id, host.now(), "ready", f"ready after {ready.ready_s:.0f} s"))
+            return ready
+        if progress.elapsed_s > timeout_s:
+            stuck = waiter.stuck() or "no reason found in the log"
+            raise LaunchError(
+                f"{info.label}: not ready after {timeout_s:.0f} s ({stuck})",
+                hint="the server was left running; read its log, or stop it with tokpit stop",
+            )
+        await asyncio.sleep(max(_POLL_S / host.spec.clock_factor, 0.2))
+
+
+class _Waiter:
+    """What is known of one start; `look` asks again."""
+
+    def __init__(self, session: Session, host: Host, info: ServerInfo, engine: Engine, progress: Progress) -> None:
+        self._session, self._host, self._info, self._engine, self._progress = session, host, info, engine, progress
+        self._tracker = StartTracker(engine.milestones, started_t=0.0)
+        self._reached_s = 0.0
+        self._seen = 0
+        self._records: list[LogRecord] = []
+        self._base = progress.operation.steps
+        self._stage = ""
+
+    def stuck(self) -> str | None:
+        """Why the start may be stuck, if a phase takes longer than usual."""
+        return self._tracker.stuck(self._progress.elapsed_s)
+
+    async def look(self) -> Ready | None:
+        """One look at the log, the process, the port, the health path and, when all that is right, one token."""
+        self._read_log()
+        answer = await self._host.run(group_script(self._info.pid, self._info.pgid, self._info.port or 0))
+        state = parse_group(answer.out)
+        if state.start_ticks != self._info.start_ticks:
+            await self._failed("the process has ended")
+        if not state.listening:
+            return None
+        if not state.owns_port:
+            await self._foreign_port(state)
+        self._mark("listening", f"port {self._info.port} belongs to it")
+        async with self._host.session() as web:
+            base = server_target(self._info).url
+            if not await http.healthy(web, base + self._engine.http.health):
+                return None
+            self._mark("healthy", f"{self._engine.http.health} answers")
+            token = await http.first_token(web, base, self._engine.http, clock_factor=self._host.spec.clock_factor)
+        if token is None:
+            return None
+        self._mark("token", "one token generated")
+        return Ready(ready_s=self._progress.elapsed_s, first_token_s=token.seconds, model=token.model)
+
+    def _read_log(self) -> None:
+        log = self._session.store.servers[self._info.id].log
+        fresh = list(log.records)[max(self._seen - log.first, 0) :]
+        self._seen = log.seen
+        for record, elapsed_s in zip(fresh, self._elapsed(fresh), strict=True):
+            self._tracker.observe(record, elapsed_s)
+        self._records += fresh
+        self._publish()
+
+    def _elapsed(self, records: list[LogRecord]) -> list[float]:
+        """Seconds from the start for each record: now for the newest, earlier ones by the difference of their stamps."""
+        now = self._progress.elapsed_s
+        elapsed: list[float] = []
+        for at in Stamps().times(records, now):
+            if at is not None:
+                self._reached_s = min(max(at, self._reached_s), now)
+            elapsed.append(self._reached_s)
+        return elapsed
+
+    def _publish(self) -> None:
+        steps = sorted((*self._base, *self._tracker.steps), key=lambda step: step.elapsed_s)
+        stuck = self.stuck() or ""
+        result = {**self._progress.operation.result, "phase": self._tracker.phase, "stuck": stuck}
+        self._progress.update(steps=tuple(steps), result=result)
+
+    def _mark(self, kind: str, label: str) -> None:
+        if all(step.kind != kind for step in self._base):
+            self._progress.step(kind, label)
+            self._base = (*self._base, self._progress.operation.steps[-1])
+
+    async def _foreign_port(self, state: GroupState) -> None:
+        if self._stage != "foreign":  # a listener may be handed over while a process replaces itself: look twice
+            self._stage = "foreign"
+            return
+        whose = f"pid {state.listener_pid}" if state.listener_pid else "another user's process"
+        await self._failed(f"port {self._info.port} is held by {whose}, not by the server that was started")
+
+    async def _failed(self, what: str) -> None:
+        await asyncio.sleep(1.5)  # the last lines of the log are still on their way
+        self._read_log()
+        verdict = self._engine.verdict(self._records)
+        self._session.store.apply(PhaseRecord(self._info.id, self._host.now(), "failed", what))
+        if verdict is None:
+            tail = tuple(record.text for record in self._records[-3:])
+            raise StartFailed(
+                f"{self._info.label}: {what}; its log gives no known reason",
+                code="UNKNOWN",
+                evidence=tail,
+                hint=f"last lines: {' | '.join(tail)}" if tail else f"read {self._info.log_path}",
+            )
+        arithmetic = f" ({verdict.arithmetic})" if verdict.arithmetic else ""
+        raise StartFailed(
+            f"{self._info.label}: {what}: {verdict.sentence}{arithmetic}",
+            code=verdict.code,
+            evidence=verdict.evidence,
+            hint=verdict.next_action,
+        )
+

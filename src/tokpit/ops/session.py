@@ -1,0 +1,159 @@
+"""One tokpit at work: the hosts it is connected to, the live store, the history and the tasks that feed them.
+
+Front ends hold a Session and nothing else. It lives outside the Textual app, so that links are closed in order however
+the screen ends: `async with Session(inventory) as session: ...`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from tokpit.config.inventory import Inventory
+from tokpit.domain.records import LinkRecord, ServersRecord
+from tokpit.domain.server import ServerInfo
+from tokpit.ops.gate import ConfirmRequest
+from tokpit.ops.supervisor import Supervisor
+from tokpit.store.live import LiveStore
+from tokpit.transport.base import Host, HostSpec, Prompt
+
+if TYPE_CHECKING:
+    from tokpit.store.history import History
+
+
+class Session:
+    """See the module docstring."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        *,
+        history_path: Path | None = None,
+        read_only: bool = False,
+        assume_yes: bool = False,
+    ) -> None:
+        self.inventory = inventory
+        self.store = LiveStore()
+        self.supervisor = Supervisor()
+        self.read_only = read_only
+        self.assume_yes = assume_yes
+        self.confirm: Callable[[ConfirmRequest], Awaitable[bool]] | None = None
+        self.prompt: Prompt | None = None
+        self.host_specs: dict[str, HostSpec] = {}
+        self.stops: dict[str, asyncio.Event] = {}
+        """Stop events of sweeps under way, by operation id."""
+        self._hosts: dict[str, Host] = {}
+        self._history_path = history_path
+        self._history: History | None = None
+        self._history_lock = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all tasks, then the links, then the history; servers on the hosts live on."""
+        await self.supervisor.close()
+        await asyncio.gather(*(host.close() for host in self._hosts.values()), return_exceptions=True)
+        self._hosts.clear()
+        if self._history is not None:
+            await self._history.close()
+            self._history = None
+
+    async def history(self) -> History:
+        """The stored runs, launches and audit; opened on first use. Raises StoreError."""
+        async with self._history_lock:
+            if self._history is None:
+                from tokpit.config.paths import state_dir
+                from tokpit.store.history import History
+
+                self._history = await History.open(self._history_path or state_dir() / "history.sqlite")
+        return self._history
+
+    def add_host(self, name: str) -> HostSpec:
+        """Make a host known by inventory name, ssh_config name or address. Raises UnknownHost, ConfigError."""
+        spec = self.inventory.resolve(name)
+        self.host_specs.setdefault(spec.name, spec)
+        self.store.host(spec.name)
+        return self.host_specs[spec.name]
+
+    def host(self, name: str) -> Host:
+        """The host of that name, made on first use; not necessarily connected."""
+        spec = self.add_host(name)
+        if spec.name not in self._hosts:
+            from tokpit.transport.open import open_host
+
+            host = open_host(spec, prompt=self._ask)
+            host.on_link(self.store.apply)
+            self._hosts[spec.name] = host
+        return self._hosts[spec.name]
+
+    async def connected(self, name: str) -> Host:
+        """The host of that name, connected. Raises HostError."""
+        host = self.host(name)
+        await host.connect()
+        return host
+
+    async def find(self, name: str) -> tuple[ServerInfo, ...]:
+        """The servers that run on a host now; the store is told. Raises HostError."""
+        from tokpit.collect.find import find_servers
+
+        host = await self.connected(name)
+        servers = await find_servers(host)
+        self.store.apply(ServersRecord(host.name, host.now(), servers))
+        return servers
+
+    def watch_host(self, name: str) -> None:
+        """Keep a host's link, processes, GPUs and memory in the store until the session ends."""
+        host = self.host(name)
+        self.supervisor.start(f"host:{host.name}", self._watch_host(host))
+
+    async def _watch_host(self, host: Host) -> None:
+        from tokpit.collect.host import watch_host
+
+        await watch_host(host, self.store.apply)
+
+    def watch_server(self, server_id: str, *, log_path: str | None = None, log_offset: int | None = None) -> None:
+        """Keep a server's log and metrics in the store; does nothing if it is watched already.
+
+        `log_offset`: byte to read the log from, instead of its last part.
+        """
+        state = self.store.servers[server_id]
+        host = self.host(state.info.host)
+        self.supervisor.start(f"server:{server_id}:log", self._watch_log(host, state.info, log_path, log_offset))
+        self.supervisor.start(f"server:{server_id}:metrics", self._watch_metrics(host, state.info))
+
+    async def _watch_log(self, host: Host, info: ServerInfo, path: str | None, offset: int | None) -> None:
+        from tokpit.collect.log import watch_log
+
+        await watch_log(host, info, self.store.apply, path=path, offset=offset)
+
+    async def _watch_metrics(self, host: Host, info: ServerInfo) -> None:
+        from tokpit.collect.metrics import watch_metrics
+
+        await watch_metrics(host, info, self.store.apply)
+
+    async def unwatch_server(self, server_id: str) -> None:
+        """Stop reading a server's log and metrics; what is in the store stays."""
+        await self.supervisor.stop(f"server:{server_id}:")
+
+    async def execute(self, command_id: str, **args: Any) -> Any:
+        """Run a command through the gate and return what it returns; progress is in the store's operations."""
+        from tokpit.ops.commands import command
+        from tokpit.ops.gate import execute
+
+        return await execute(self, command(command_id), args)
+
+    def link(self, name: str) -> LinkRecord | None:
+        """The last known state of a host's link."""
+        return self.store.host(name).link
+
+    async def _ask(self, kind: str, question: str) -> str | None:
+        return await self.prompt(kind, question) if self.prompt is not None else None

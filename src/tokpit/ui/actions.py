@@ -1,0 +1,77 @@
+"""The one table of what a key does: bindings, footer, help and palette are all made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual.binding import Binding
+
+
+@dataclass(frozen=True)
+class Action:
+    """`id` names an `action_...` method; `screens` where it works; `rank` decides who stays in a narrow footer."""
+
+    id: str
+    key: str
+    label: str
+    help: str
+    screens: tuple[str, ...]
+    rank: int = 5
+    shown: str = ""
+    """Key as written in the footer; empty: `key` itself."""
+    group: str = "general"
+
+    @property
+    def key_text(self) -> str:
+        """The key as people write it."""
+        return self.shown or self.key
+
+
+_ALL = ("cockpit", "launch", "sweep", "history", "help")
+ACTIONS: tuple[Action, ...] = (
+    Action("launch", "l", "launch", "start a server on the selected host", ("cockpit",), 1, group="servers"),
+    Action("sweep", "s", "sweep", "measure throughput over concurrency", ("cockpit",), 1, group="servers"),
+    Action("stop_server", "x", "stop", "stop the selected server (asks first)", ("cockpit",), 3, group="servers"),
+    Action("history", "h", "history", "stored runs", ("cockpit",), 2, group="servers"),
+    Action("refresh_host", "r", "refresh", "look at the host again now", ("cockpit",), 6, group="servers"),
+    Action("search", "slash", "search", "search the log with a regular expression", ("cockpit",), 2, "/", "log"),
+    Action("find(1)", "n", "next", "next match", ("cockpit",), 7, "n", "log"),
+    Action("find(-1)", "N", "previous", "previous match", ("cockpit",), 8, "N", "log"),
+    Action("pause", "space", "pause", "hold the log still, or follow it again", ("cockpit",), 2, "space", "log"),
+    Action("follow", "f", "follow", "go to the end of the log and stay there", ("cockpit",), 4, "f", "log"),
+    Action("level", "v", "level", "log level shown: all, warnings, errors", ("cockpit",), 4, "v", "log"),
+    Action("window(2)", "minus", "wider", "charts show twice the time", ("cockpit",), 8, "-", "view"),
+    Action("window(0.5)", "plus", "closer", "charts show half the time", ("cockpit",), 8, "+", "view"),
+    Action("zoom", "z", "zoom", "the focused panel alone, and back", ("cockpit",), 5, "z", "view"),
+    Action("focus_next", "tab", "panel", "next panel", ("cockpit",), 9, "tab", "view"),
+    Action("start_launch", "ctrl+s", "launch", "start the server with this command line", ("launch",), 1, "^s"),
+    Action("start_sweep", "ctrl+s", "start", "start the sweep", ("sweep",), 1, "^s"),
+    Action("stop_or_leave", "escape", "stop / back", "stop at once and keep what was measured; then go back", ("sweep",), 1, "esc"),
+    Action("leave", "escape", "back", "go back; a launch under way goes on", ("launch", "history", "help"), 1, "esc"),
+    Action("reload", "r", "reload", "read the stored runs again", ("history",), 3),
+    Action("next_theme", "ctrl+t", "theme", "next theme", _ALL, 7, "^t", "view"),
+    Action("command_palette", "ctrl+p", "palette", "everything by name", _ALL, 3, "^p"),
+    Action("help", "question_mark", "help", "keys of this screen", ("cockpit", "history"), 0, "?"),
+    Action("quit", "q", "quit", "leave; servers and launches live on", ("cockpit",), 0, "q"),
+)  # fmt: skip
+
+
+def actions_for(screen: str) -> list[Action]:
+    """Actions of a screen, in table order."""
+    return [a for a in ACTIONS if screen in a.screens]
+
+
+def bindings_for(screen: str) -> list[Binding]:
+    """Textual bindings of a screen. Keys of the whole application are bound on every screen too."""
+    app_wide = {"next_theme", "command_palette", "help", "quit", "history"}
+    return [
+        Binding(
+            a.key,
+            f"app.{a.id}" if a.id in app_wide else a.id,
+            a.label,
+            show=False,
+            id=f"{screen}.{a.id.partition('(')[0]}",
+            priority=a.key in {"ctrl+s", "escape"},
+        )
+        for a in actions_for(screen)
+    ]

@@ -1,0 +1,261 @@
+"""The console: themes, the session's questions, and which screen is open. Drawing is in the panels, acting in ops."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Coroutine, Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from tokpit.errors import TokpitError
+from tokpit.ui.actions import actions_for
+from tokpit.ui.clock import Clock
+from tokpit.ui.palette import Palette
+from tokpit.ui.screens.base import PumpedScreen, attempt, tell
+from tokpit.ui.screens.cockpit import Cockpit
+from tokpit.ui.session_protocol import ConfirmRequest, SessionLike
+from tokpit.ui.theming import DEFAULT_THEME, all_themes
+from tokpit.ui.view import View
+
+
+class TokpitApp(App[None]):
+    """See the module docstring. The session's life belongs to the caller."""
+
+    TITLE = "tokpit"
+    ENABLE_COMMAND_PALETTE = True
+    CSS = """
+    Screen { background: $background; color: $foreground; }
+    Toast { background: $panel; }
+    Input > .input--placeholder { color: $text-disabled; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+t", "next_theme", "theme", show=False),
+        Binding("ctrl+q", "quit", "quit", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        session: SessionLike,
+        *,
+        host: str | None = None,
+        theme: str | None = None,
+        theme_folders: Sequence[Path] = (),
+        chart_engine: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.session = session
+        self.view = View(session, Clock(session), host or next(iter(session.host_specs), None))
+        self.palette = Palette({})
+        self.plotext_ready = False
+        self._chart_engine = chart_engine
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._watched: set[str] = set()
+        self._host_chosen = False
+        themes, self._theme_problems = all_themes(theme_folders)
+        for found in themes:
+            self.register_theme(found)
+        self._names = [found.name for found in themes]
+        wanted = theme or DEFAULT_THEME
+        if wanted in self.available_themes:
+            self.theme = wanted
+        elif theme:
+            self._theme_problems.append(f"no theme is called {theme!r}; there are {', '.join(self._names)}")
+
+    # Life ----------------------------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        """Paint first, then connect."""
+        self.session.confirm = self.ask_confirm
+        self.session.prompt = self.ask_text
+        self.theme_changed_signal.subscribe(self, lambda _: self._new_palette())
+        self._new_palette()
+        self.push_screen(Cockpit(self.view, chart_engine=self._chart_engine))
+        self.call_after_refresh(self._after_first_paint)
+
+    def _after_first_paint(self) -> None:
+        for problem in self._theme_problems:
+            tell(self, problem, bad=True)
+        for name in self.session.host_specs:
+            self._call(self.session.watch_host, name)
+        self._spawn(self._import_plotext())
+
+    async def _import_plotext(self) -> None:
+        # The import takes a third of a second: in a thread, after the first paint; charts use the small engine until then.
+        await asyncio.to_thread(import_module, "plotext._kernel.terminal")
+        self.plotext_ready = True
+
+    def _call(self, method: Any, *args: Any) -> None:
+        """Call a session method that may be plain or a coroutine; its error becomes a notice."""
+        try:
+            result = method(*args)
+        except TokpitError as error:
+            tell(self, error.message, hint=error.hint, bad=True)
+            return
+        if inspect.isawaitable(result):
+            self._spawn(self._awaited(result))
+
+    async def _awaited(self, result: Any) -> None:
+        try:
+            await result
+        except TokpitError as error:
+            tell(self, error.message, hint=error.hint, bad=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Commands ------------------------------------------------------------------------------
+
+    def start_command(self, command_id: str, **args: Any) -> None:
+        """Run a long command. It belongs to the session's supervisor, so that it ends in order with the session."""
+        work = attempt(self, command_id, **args)
+        supervisor = getattr(self.session, "supervisor", None)
+        if supervisor is not None:
+            supervisor.start(f"command:{args.get('operation_id', command_id)}", work)
+        else:
+            self._spawn(work)
+
+    async def ask_confirm(self, request: ConfirmRequest) -> bool:
+        """The session's question before a change."""
+        from tokpit.ui.screens.modals import ConfirmScreen
+
+        return bool(await self._answer(ConfirmScreen(request)))
+
+    async def ask_text(self, kind: str, question: str) -> str | None:
+        """The session's question for a password, a passphrase or a host key."""
+        from tokpit.ui.screens.modals import PromptScreen
+
+        answer = await self._answer(PromptScreen(kind, question))
+        return answer if isinstance(answer, str) else None
+
+    async def _answer(self, screen: Screen[Any]) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(result: Any) -> None:
+            if not future.done():
+                future.set_result(result)
+
+        # Commands run outside any widget; what is pushed must know the running application.
+        with self._context():
+            self.push_screen(screen, done)
+        return await future
+
+    # Selection -----------------------------------------------------------------------------
+
+    def select(self, host: str, server_id: str | None) -> None:
+        """Look at another host or server."""
+        self.view.host, self.view.server_id = host, server_id
+        self._host_chosen = server_id is None
+        self._watch(server_id)
+        if isinstance(self.screen, PumpedScreen):
+            self.screen.redraw_all()
+
+    def follow_selection(self) -> None:
+        """Choose the first server of the host while none is chosen, and the successor of one that has left the list."""
+        view = self.view
+        if view.host is None:
+            view.host = next(iter(view.store.hosts), None)
+        state = view.host_state
+        if state is None:
+            return
+        if view.server_id not in state.server_ids:
+            alive = [i for i in state.server_ids if view.store.servers[i].alive]
+            chosen = next(iter(alive or state.server_ids), None)
+            if chosen is None:
+                view.server_id = None
+            elif view.server_id is not None or not self._host_chosen:
+                self.select(state.name, chosen)
+        self._watch(view.server_id)
+
+    def _watch(self, server_id: str | None) -> None:
+        if server_id is not None and server_id not in self._watched and server_id in self.view.store.servers:
+            self._watched.add(server_id)
+            self._call(self.session.watch_server, server_id)
+
+    def refresh_host(self, host: str) -> None:
+        """Look for servers on the host again now."""
+        find = getattr(self.session, "find", None)
+        if callable(find):
+            self._call(find, host)
+
+    # Screens -------------------------------------------------------------------------------
+
+    def open_launch(self) -> None:
+        """The launch screen for the selected host."""
+        from tokpit.ui.screens.launch import LaunchScreen
+
+        if self.view.host is None:
+            tell(self, "no host is selected")
+        elif self.session.read_only:
+            tell(self, "tokpit runs in read-only mode", hint="start it without --read-only to launch", bad=True)
+        else:
+            self.push_screen(LaunchScreen(self.view, self.view.host))
+
+    def open_sweep(self) -> None:
+        """The sweep screen for the selected server."""
+        from tokpit.ui.screens.sweep import SweepScreen
+
+        server = self.view.server
+        if server is None or not server.alive:
+            tell(self, "no running server is selected", hint="choose one in the tree, or press l to launch one")
+        else:
+            self.push_screen(SweepScreen(self.view, server.info.id))
+
+    def action_history(self) -> None:
+        """The stored runs."""
+        from tokpit.ui.screens.history import HistoryScreen
+
+        self.push_screen(HistoryScreen(self.view))
+
+    def action_help(self) -> None:
+        """Keys of the screen that is open."""
+        from tokpit.ui.screens.help import HelpScreen
+
+        name = type(self.screen).__name__.removesuffix("Screen").lower()
+        self.push_screen(HelpScreen(self.view, name))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette: Textual's own commands, every action of the screen, every theme."""
+        yield from (c for c in super().get_system_commands(screen) if c.title in {"Theme", "Quit", "Screenshot"})
+        name = type(screen).__name__.removesuffix("Screen").lower()
+        for action in actions_for(name):
+            if action.id not in {"command_palette", "quit"}:
+                yield SystemCommand(f"{action.label}  ({action.key_text})", action.help, self._presser(action.key))
+
+    def _presser(self, key: str) -> Any:
+        return lambda: self.simulate_key(key)
+
+    # Themes --------------------------------------------------------------------------------
+
+    def action_next_theme(self) -> None:
+        """The next of tokpit's own themes."""
+        if self._names:
+            here = self._names.index(self.theme) if self.theme in self._names else -1
+            self.theme = self._names[(here + 1) % len(self._names)]
+            tell(self, f"theme {self.theme}")
+
+    def _new_palette(self) -> None:
+        self.palette = Palette(self.theme_variables)
+        for screen in self.screen_stack:
+            if isinstance(screen, PumpedScreen):
+                screen.redraw_all()
+
+
+async def run_app(
+    session: Any,
+    *,
+    host: str | None = None,
+    theme: str | None = None,
+    theme_folders: Sequence[Path] = (),
+    chart_engine: str = "auto",
+) -> None:
+    """Open the console on a session until the user leaves; the caller closes the session."""
+    app = TokpitApp(session, host=host, theme=theme, theme_folders=theme_folders, chart_engine=chart_engine)
+    await app.run_async()

@@ -1,0 +1,178 @@
+"""A live chart of one or more metrics of the selected server: axes, current values, their age, marks of events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tokpit.domain.metrics import metric
+from tokpit.store.live import Series, ServerState
+from tokpit.ui import figures
+from tokpit.ui.charts.braille import BrailleCanvas
+from tokpit.ui.charts.model import Chart, ChartCanvas, Curve, nice_top, time_ticks, with_gaps, y_ticks
+from tokpit.ui.charts.plotext_canvas import PlotextCanvas
+from tokpit.ui.palette import SERIES
+from tokpit.ui.text import Row, Span
+from tokpit.ui.view import View
+from tokpit.ui.widgets.hardware import age_spans
+from tokpit.ui.widgets.panel import Panel
+
+PLOTEXT_MIN = (44, 8)
+"""Width and height of a body from which the larger engine is worth its cost."""
+NARROW = 30
+
+
+@dataclass(frozen=True)
+class ChartSpec:
+    """What a chart shows: metric tags with one unit; `caps` are drawn as level lines where known; `always` keeps it."""
+
+    id: str
+    title: str
+    tags: tuple[str, ...]
+    floor: float = 1.0
+    always: bool = False
+    short: str = ""
+    """Title where there is little room."""
+    low: float = 0.0
+
+
+LIVE_CHARTS = (
+    ChartSpec("chart-gen", "generation", ("gen_tps",), floor=10.0, always=True, short="gen"),
+    ChartSpec("chart-batch", "requests", ("running_reqs", "queue_reqs", "max_running_reqs"), floor=4.0, always=True, short="reqs"),
+    ChartSpec("chart-accept", "acceptance", ("accept_len",), floor=2.0, low=1.0, short="accept"),
+    ChartSpec("chart-cache", "cache use", ("kv_usage", "state_usage", "swa_usage", "host_cache_usage"), floor=1.0, short="cache"),
+    ChartSpec("chart-prefill", "prefill", ("prompt_tps",), floor=100.0),
+    ChartSpec("chart-latency", "TTFT", ("ttft_p50_s", "ttft_p99_s"), floor=0.1),
+    ChartSpec("chart-prefix", "prefix hits", ("prefix_hit_rate",), floor=1.0, short="prefix"),
+    ChartSpec("chart-itl", "ITL", ("itl_p50_s", "itl_p99_s"), floor=0.05),
+)
+_SHORT = {
+    "running_reqs": "run",
+    "queue_reqs": "queue",
+    "max_running_reqs": "cap",
+    "kv_usage": "KV",
+    "state_usage": "state",
+    "swa_usage": "SWA",
+    "host_cache_usage": "host",
+    "ttft_p50_s": "p50",
+    "ttft_p99_s": "p99",
+    "itl_p50_s": "p50",
+    "itl_p99_s": "p99",
+}
+
+
+class ChartPanel(Panel):
+    """See the module docstring. `engine`: `auto`, `plotext` or `braille`."""
+
+    DEFAULT_CSS = "ChartPanel { min-width: 10; min-height: 3; }"
+
+    def __init__(self, view: View, spec: ChartSpec, *, engine: str = "auto") -> None:
+        super().__init__(id=spec.id)
+        self.view = view
+        self.spec = spec
+        self._engine = engine
+        self._braille: ChartCanvas = BrailleCanvas()
+        self._plotext: ChartCanvas = PlotextCanvas()
+        self.min_interval_s = 0.45
+
+    def topics(self) -> Sequence[str]:
+        """The server."""
+        return self.view.topics("server")
+
+    def canvas(self, width: int, height: int) -> ChartCanvas:
+        """The engine for this size; the larger one at most once a second."""
+        ready = getattr(self.app, "plotext_ready", False)
+        large = width >= PLOTEXT_MIN[0] and height >= PLOTEXT_MIN[1]
+        if ready and (self._engine == "plotext" or (self._engine == "auto" and large)):
+            self.min_interval_s = 0.95
+            return self._plotext
+        self.min_interval_s = 0.45
+        return self._braille
+
+    def has_data(self, server: ServerState | None) -> bool:
+        """Whether any of the metrics has ever had a value."""
+        return server is not None and any(t in server.series and server.series[t].last is not None for t in self.spec.tags)
+
+    def heading(self, width: int) -> tuple[Row, Row]:
+        """Title, then each current value in its curve's colour, and the age once it is not fresh."""
+        server = self.view.server
+        name = self.spec.short if self.spec.short and width < NARROW else self.spec.title
+        title: Row = [(name, "title")]
+        if not self.has_data(server) or server is None:
+            return title, []
+        spans: list[Span] = []
+        newest: float | None = None
+        for tag, style in zip(self.spec.tags, SERIES, strict=False):
+            series = server.series.get(tag)
+            if series is None or series.last is None:
+                continue
+            newest = max(newest or 0.0, series.last_t or 0.0)
+            value = figures.quantity(series.last, metric(tag).unit)
+            stale = self.view.stale(series.last_t)
+            spans.append((("  " if width >= NARROW else " ") if spans else "", "fg"))
+            if tag in _SHORT:
+                spans.append((_SHORT[tag] + " ", "dim"))
+                value = value.removesuffix(" req")
+            spans.append((value, "stale" if stale else style))
+        age = list(age_spans(self.view, newest))
+        if age and width > 34:
+            spans += [("  ", "fg"), *age]
+        return title, spans
+
+    def body(self, width: int, height: int) -> Sequence[Row]:
+        """The chart, or the sentence that says why there is none."""
+        server = self.view.server
+        if server is None:
+            return []
+        if not self.has_data(server):
+            return [[("no figures yet", "dim")]]
+        return self.canvas(width, height).draw(self.chart(server, width, height), width, height)
+
+    def chart(self, server: ServerState, width: int, height: int) -> Chart:
+        """The chart as data, for a body of that size."""
+        now = self._end(server)
+        start = now - self.view.window_s
+        unit = metric(self.spec.tags[0]).unit
+        curves = []
+        top = self.spec.floor
+        for tag, style in zip(self.spec.tags, SERIES, strict=False):
+            series = server.series.get(tag)
+            if series is None or series.last is None:
+                continue
+            xs, ys = series.since(start)
+            gap = _gap(series, self.view)
+            curves.append(Curve(tag, style, *with_gaps(xs, ys, gap)))
+            top = max(top, max(ys, default=0.0))
+        cap = server.facts.get("max_running_reqs")
+        if self.spec.id == "chart-batch" and isinstance(cap, (int, float)) and not self._sampled(server):
+            curves.append(Curve("cap", SERIES[2], [start, now], [float(cap)] * 2))
+            top = max(top, float(cap))
+        high = 1.0 if unit == "fraction" else nice_top(top * 1.02, floor=self.spec.floor)
+        ticks = y_ticks(self.spec.low, high, height - 1, lambda v: figures.tick(v, unit))
+        marks = tuple(m.t for m in server.marks if m.t >= start)
+        return Chart(
+            tuple(reversed(curves)),
+            (start, now),
+            (self.spec.low, high),
+            time_ticks(now, self.view.window_s, width - 6) if height >= 4 else (),
+            ticks,
+            marks,
+        )
+
+    def _sampled(self, server: ServerState) -> bool:
+        series = server.series.get("max_running_reqs")
+        return series is not None and series.last is not None
+
+    def _end(self, server: ServerState) -> float:
+        """The right edge: now; the newest figure of a server that has gone, so that its last minutes stay in view."""
+        if server.alive:
+            return self.view.now()
+        return max((s.last_t or 0.0 for s in server.series.values()), default=self.view.now())
+
+
+def _gap(series: Series, view: View) -> float:
+    """Silence longer than this is a gap: eight usual steps, and at least five seconds of real time."""
+    times = list(series.times)[-60:]
+    steps = sorted(b - a for a, b in zip(times, times[1:], strict=False))
+    usual = steps[len(steps) // 2] if steps else 1.0
+    return max(usual * 8, 5.0 * (view.clock.factor(view.host) if view.host else 1.0))

@@ -1,0 +1,150 @@
+"""Form fields to launch specs and sweep plans: plain functions, so that a wrong entry is a sentence and not a crash."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from tokpit.domain.settings import LaunchSpec, Settings
+from tokpit.errors import TokpitError, UsageError
+from tokpit.transport.base import HostSpec, quote
+
+LAUNCH_FIELDS: tuple[tuple[str, str, str], ...] = (
+    ("program", "environment", "folder of the environment, or the program; empty: looked for on the host"),
+    ("model", "model", "path on the host, or repository name"),
+    ("port", "port", ""),
+    ("tp", "tensor parallel", "GPUs"),
+    ("spec_steps", "MTP steps", "0 or empty: no speculation"),
+    ("hicache_gb", "hicache GB", "host memory for the cache, per rank"),
+    ("max_running", "max running", "requests at once"),
+    ("context_len", "context", "tokens"),
+    ("raw", "more flags", "as on a command line"),
+)
+SWEEP_FIELDS: tuple[tuple[str, str, str, str], ...] = (
+    ("levels", "concurrency levels", "1,4,8,16,32,48", "comma separated"),
+    ("requests", "requests per level", "", "empty: twice the concurrency, at least 8"),
+    ("max_tokens", "output tokens", "1024", "per request"),
+)
+
+
+FOUND = "‹the engine found on the host›"
+
+
+def whole(name: str, text: str, *, least: int = 1) -> int | None:
+    """A whole number or None for an empty field. Raises UsageError."""
+    text = text.strip().replace("_", "")
+    if not text:
+        return None
+    if not text.isdecimal() or int(text) < least:
+        raise UsageError(f"{name}: {text!r} is not a whole number of at least {least}")
+    return int(text)
+
+
+def gigabytes(name: str, text: str) -> float | None:
+    """A number of GB or None. Raises UsageError."""
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e6:
+        raise UsageError(f"{name}: {text!r} is not a number of GB")
+    return value
+
+
+def launch_spec(host: str, engine: str, fields: Mapping[str, str], *, program: tuple[str, ...]) -> LaunchSpec:
+    """The spec that the form stands for. Raises UsageError with the field's name."""
+    if not fields.get("model", "").strip():
+        raise UsageError("model: needed")
+    port = whole("port", fields.get("port", ""))
+    if port is not None and port > 65_535:
+        raise UsageError(f"port: {port} is above 65535")
+    steps = whole("MTP steps", fields.get("spec_steps", ""), least=0)
+    hicache = gigabytes("hicache GB", fields.get("hicache_gb", ""))
+    try:
+        raw = tuple(shlex.split(fields.get("raw", "")))
+    except ValueError as problem:
+        raise UsageError(f"more flags: {problem}".lower()) from None
+    settings = Settings(
+        model=fields["model"].strip(),
+        port=port,
+        tp=whole("tensor parallel", fields.get("tp", "")),
+        spec_method="mtp" if steps else None,
+        spec_steps=steps or None,
+        hicache=True if hicache else None,
+        hicache_gb=hicache,
+        max_running=whole("max running", fields.get("max_running", "")),
+        context_len=whole("context", fields.get("context_len", "")),
+        raw=raw,
+    )
+    return LaunchSpec(host=host, engine=engine, program=program, settings=settings)
+
+
+def program_words(engine_name: str, text: str) -> tuple[str, ...]:
+    """The words that start the engine: one word is an environment folder, several are the program itself.
+
+    Empty: the launch looks for the engine on the host. Raises UsageError.
+    """
+    from tokpit.engines.registry import engine
+
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as problem:
+        raise UsageError(f"environment: {problem}".lower()) from None
+    if len(words) != 1:
+        return words
+    return engine(engine_name).default_program(words[0].rstrip("/"), None)
+
+
+def command_line(spec: LaunchSpec) -> str:
+    """The command line of a spec. Raises UsageError for a setting that the engine cannot take."""
+    from tokpit.engines.registry import engine
+
+    flags = engine(spec.engine).to_flags(spec.settings, spec.version)
+    return f"{quote(spec.program) if spec.program else FOUND} {quote(flags)}"
+
+
+def preview(host: str, engine_name: str, fields: Mapping[str, str]) -> tuple[LaunchSpec | None, str]:
+    """The spec and its command line; or None and one sentence that says what is off."""
+    try:
+        spec = launch_spec(host, engine_name, fields, program=program_words(engine_name, fields.get("program", "")))
+        return spec, command_line(spec)
+    except TokpitError as error:
+        return None, error.message + (f" ({error.hint})" if error.hint else "")
+    except (ImportError, AttributeError, TypeError, ValueError, KeyError) as error:
+        return None, f"the command line cannot be built: {error}"
+
+
+def first_values(spec: HostSpec | None, engine_name: str) -> dict[str, str]:
+    """What the form holds at first: the host's program of that engine, the engine's usual port."""
+    values = {"program": spec.programs.get(engine_name, "") if spec else ""}
+    try:
+        from tokpit.engines.registry import engine
+
+        values["port"] = str(engine(engine_name).http.default_port)
+    except (TokpitError, ImportError, AttributeError):
+        values["port"] = "30000" if engine_name == "sglang" else "8000"
+    return values
+
+
+def sweep_plan(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments of `sweep.start`: `levels` (text), `requests` (None: by concurrency), `max_tokens`. Raises UsageError."""
+    levels = []
+    for part in fields.get("levels", "").replace(" ", ",").split(","):
+        if part:
+            level = whole("concurrency levels", part)
+            if level is not None:
+                levels.append(level)
+    if not levels:
+        raise UsageError("concurrency levels: at least one is needed")
+    max_tokens = whole("output tokens", fields.get("max_tokens", ""))
+    if max_tokens is None:
+        raise UsageError("output tokens: needed")
+    return {
+        "levels": ",".join(map(str, levels)),
+        "requests": whole("requests per level", fields.get("requests", "")),
+        "max_tokens": max_tokens,
+    }

@@ -1,0 +1,84 @@
+"""What every screen shares: the pump that redraws what changed, and the running of commands with errors as sentences."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from textual.screen import Screen
+
+from tokpit.errors import TokpitError
+from tokpit.ui.text import content
+from tokpit.ui.view import View
+from tokpit.ui.widgets.panel import Panel
+
+if TYPE_CHECKING:
+    from tokpit.ui.app import TokpitApp
+
+PUMP_HZ = 8
+
+
+class PumpedScreen(Screen[None]):
+    """A screen whose panels read the live store, at most PUMP_HZ times a second."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self.view = view
+
+    @property
+    def console(self) -> TokpitApp:
+        """The application, typed."""
+        return cast("TokpitApp", self.app)
+
+    def on_mount(self) -> None:
+        """Start the pump."""
+        self.set_interval(1 / PUMP_HZ, self.pump)
+
+    def pump(self) -> None:
+        """Redraw panels whose topics changed; nothing while another screen is on top."""
+        if not self.is_current:
+            return
+        self.before_pump()
+        for panel in self.query(Panel):
+            if panel.display:
+                panel.pull(self.view.store, panel.now)
+
+    def before_pump(self) -> None:
+        """Hook: follow the store before the panels are drawn."""
+
+    def redraw_all(self) -> None:
+        """Everything anew: the selection or the theme has changed."""
+        for panel in self.query(Panel):
+            panel.redraw()
+
+    def run_command(self, command_id: str, then: Callable[[Any], None] | None = None, **args: Any) -> None:
+        """Run a command in the background; its error becomes a notice."""
+
+        async def work() -> None:
+            result = await attempt(self.console, command_id, **args)
+            if then is not None and self.is_attached:
+                then(result)
+
+        self.run_worker(work(), exit_on_error=False, group="commands")
+
+    def action_command_palette(self) -> None:
+        """The command palette, also where a widget has the focus."""
+        self.app.action_command_palette()
+
+
+async def attempt(console: TokpitApp, command_id: str, **args: Any) -> Any:
+    """Run a command; None where it failed, with the sentence shown."""
+    try:
+        result = console.session.execute(command_id, **args)
+        return await result if inspect.isawaitable(result) else result
+    except TokpitError as error:
+        tell(console, error.message, hint=error.hint, bad=True)
+    return None
+
+
+def tell(console: TokpitApp, message: str, *, hint: str = "", bad: bool = False) -> None:
+    """A notice; its text is only text."""
+    text = f"{message}\n{hint}" if hint else message
+    severity = "error" if bad else "information"
+    console.notify(str(content(text)), severity=cast(Any, severity), markup=False, timeout=8 if bad else 4)

@@ -1,0 +1,277 @@
+"""The main screen: hosts and servers, what the selected server does, its log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Input
+
+from tokpit.ui.actions import bindings_for
+from tokpit.ui.charts.panel import LIVE_CHARTS, ChartPanel
+from tokpit.ui.screens.base import PumpedScreen, tell
+from tokpit.ui.text import Row, Span
+from tokpit.ui.view import View, simulated_label
+from tokpit.ui.widgets.flags import FlagsPanel
+from tokpit.ui.widgets.footer import Footer
+from tokpit.ui.widgets.hardware import GpuPanel, MemoryPanel
+from tokpit.ui.widgets.header import Header, link_trouble
+from tokpit.ui.widgets.log_view import LogView
+from tokpit.ui.widgets.panel import Panel
+from tokpit.ui.widgets.tree import HostTree
+
+FLAGS_MIN_ROWS = 6
+WINDOWS_S = (60.0, 7200.0)
+
+
+class Empty(Panel):
+    """Shown in place of charts and log while there is no server to show."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__(id="empty")
+        self.view = view
+
+    def topics(self) -> Sequence[str]:
+        """Everything about the host."""
+        return ("hosts", *self.view.topics("host"))
+
+    def body(self, width: int, height: int) -> Sequence[Row]:
+        """What is known, and what to press."""
+        lines = self._lines()
+        top = max(0, (height - len(lines)) // 2)
+        rows: list[Row] = [[] for _ in range(top)]
+        for line in lines:
+            pad = max(0, (width - sum(len(text) for text, _ in line)) // 2)
+            rows.append([(" " * pad, "fg"), *line])
+        return rows
+
+    def _lines(self) -> list[Row]:
+        host, state = self.view.host, self.view.host_state
+        if host is None:
+            return [[("no host selected", "bold")], [], [("start with ", "dim"), ("tokpit HOST", "fg")]]
+        trouble = link_trouble(state.link if state else None)
+        if trouble:
+            return [[("no link to ", "fg"), (host, "bold")], [], [(trouble, "bad")]]
+        if state is None or not self.view.linked():
+            return [[("connecting to ", "fg"), (host, "bold"), (" …", "fg")]]
+        if state.memory is None and state.gpus is None:
+            return [[("looking for servers on ", "fg"), (host, "bold"), (" …", "fg")]]
+        return [
+            [("no server found on ", "fg"), (host, "bold")],
+            [],
+            [("press ", "dim"), ("l", "key"), (" to launch one, ", "dim"), ("r", "key"), (" to look again", "dim")],
+        ]
+
+
+class Cockpit(PumpedScreen):
+    """See the module docstring. Panels fold by size: the larger the terminal, the more charts."""
+
+    BINDINGS = bindings_for("cockpit")
+    CSS = """
+    Cockpit #left { width: 26; }
+    Cockpit #charts { layout: grid; grid-size: 2 2; grid-gutter: 0; height: 10; }
+    Cockpit #search { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
+    Cockpit #search.open { display: block; }
+    Cockpit .zoomed-away { display: none; }
+    """
+
+    def __init__(self, view: View, *, chart_engine: str = "auto") -> None:
+        super().__init__(view)
+        self._charts = [ChartPanel(view, spec, engine=chart_engine) for spec in LIVE_CHARTS]
+        self._shown: tuple[str, ...] = ()
+        self._folded_for: tuple[object, ...] = ()
+        self._zoomed: Panel | None = None
+
+    def compose(self) -> ComposeResult:
+        """Header, tree and hardware left, charts and log right, keys below."""
+        yield Header(self.view)
+        with Horizontal(id="middle"):
+            with Vertical(id="left"):
+                yield HostTree(self.view)
+                yield FlagsPanel(self.view)
+                yield GpuPanel(self.view)
+                yield MemoryPanel(self.view)
+            with Vertical(id="right"):
+                yield Empty(self.view)
+                with Vertical(id="charts"):
+                    yield from self._charts
+                yield LogView(self.view)
+                yield Input(placeholder="regular expression; enter searches, esc closes", id="search", compact=True)
+        yield Footer("cockpit")
+
+    def on_mount(self) -> None:
+        """The tree has the focus first."""
+        super().on_mount()
+        self.fold()
+        self.query_one(HostTree).focus()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Fold or unfold."""
+        self.fold()
+
+    def before_pump(self) -> None:
+        """Select the first server found; fold panels by what there is to show."""
+        self.console.follow_selection()
+        self.fold()
+
+    # Folding -------------------------------------------------------------------------------
+
+    def fold(self) -> None:
+        """Give each panel its place for the present size and data; does nothing when neither has changed."""
+        width, height = self.size
+        has_server = self.view.server is not None
+        gpus = self.query_one(GpuPanel)
+        wanted = tuple(c.spec.id for c in self._charts if c.spec.always or c.has_data(self.view.server))
+        key = (width, height, has_server, wanted, gpus.wanted_rows(), self.query_one(HostTree).wanted_rows())
+        key = (*key, self._zoomed)
+        if key == self._folded_for or not width:
+            return
+        self._folded_for = key
+        rows = height - 3
+        left = 25 if width < 100 else 32 if width < 160 else 38
+        self.query_one("#left").styles.width = left
+        self.query_one("#left").display = self._zoomed is None and width >= 60
+        self._fold_left(rows, gpus)
+        columns, lines = grid_for(width - left, rows, len(wanted))
+        shown = wanted[: columns * lines]
+        for panel in self._charts:
+            panel.display = panel.spec.id in shown and self._zoomed in (None, panel)
+        charts = self.query_one("#charts")
+        charts.display = has_server and bool(shown) and (self._zoomed is None or isinstance(self._zoomed, ChartPanel))
+        log = self.query_one(LogView)
+        log.display = has_server and self._zoomed in (None, log)
+        self.query_one(Empty).display = not has_server
+        if self._zoomed is not None:
+            columns, lines = 1, 1
+            charts.styles.height = "1fr"
+        else:
+            charts.styles.height = chart_height(rows, lines)
+        charts.styles.grid_size_columns = columns
+        charts.styles.grid_size_rows = lines
+        _fill_last_row(self._charts, shown if self._zoomed is None else (), columns)
+
+    def _fold_left(self, rows: int, gpus: GpuPanel) -> None:
+        memory, tree, flags = self.query_one(MemoryPanel), self.query_one(HostTree), self.query_one(FlagsPanel)
+        frame = 2 if memory.roomy else 1
+        memory_rows = 3 + frame
+        gpu_rows = max(2, min(gpus.wanted_rows() + frame, rows - memory_rows - max(7, rows // 3)))
+        memory.styles.height, gpus.styles.height = memory_rows, gpu_rows
+        rest = rows - memory_rows - gpu_rows - (tree.wanted_rows() + frame)
+        flags.display = rest >= FLAGS_MIN_ROWS and self.view.server is not None
+        tree.styles.height = tree.wanted_rows() + frame if flags.display else "1fr"
+
+    # Actions -------------------------------------------------------------------------------
+
+    def on_host_tree_chosen(self, message: HostTree.Chosen) -> None:
+        """Another host or server."""
+        self.console.select(message.host, message.server_id)
+
+    def action_launch(self) -> None:
+        """The launch screen for the selected host."""
+        self.console.open_launch()
+
+    def action_sweep(self) -> None:
+        """The sweep screen for the selected server."""
+        self.console.open_sweep()
+
+    def action_stop_server(self) -> None:
+        """Stop the selected server; the gate asks."""
+        if self.view.server is None or self.view.server_id is None:
+            tell(self.console, "no server is selected")
+            return
+        self.run_command("server.stop", server_id=self.view.server_id)
+
+    def action_refresh_host(self) -> None:
+        """Look at the host again."""
+        if self.view.host is not None:
+            self.console.refresh_host(self.view.host)
+
+    def action_pause(self) -> None:
+        """Hold the log still, or follow it."""
+        self.query_one(LogView).toggle_pause()
+
+    def action_follow(self) -> None:
+        """The end of the log."""
+        self.query_one(LogView).action_follow()
+
+    def action_level(self) -> None:
+        """Next log level."""
+        self.query_one(LogView).next_level()
+
+    def action_find(self, step: int) -> None:
+        """Next or previous match."""
+        self.query_one(LogView).find(step)
+
+    def action_window(self, factor: float) -> None:
+        """Charts show more or less time."""
+        self.view.window_s = min(WINDOWS_S[1], max(WINDOWS_S[0], self.view.window_s * factor))
+        for panel in self._charts:
+            panel.redraw()
+
+    def action_zoom(self) -> None:
+        """The focused panel (the log, or the first chart) alone; again: all panels."""
+        if self._zoomed is not None:
+            self._zoomed = None
+        else:
+            focused = self.focused
+            self._zoomed = focused if isinstance(focused, (LogView, ChartPanel)) else self._charts[0]
+        self.fold()
+        self.redraw_all()
+
+    def action_search(self) -> None:
+        """Open the search line."""
+        line = self.query_one("#search", Input)
+        line.add_class("open")
+        line.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Search; the line closes, `n` and `N` go on."""
+        self.query_one(LogView).search(event.value)
+        self._close_search()
+
+    def on_key(self, event: events.Key) -> None:
+        """Escape closes the search line and forgets the pattern."""
+        line = self.query_one("#search", Input)
+        if event.key == "escape" and line.has_class("open"):
+            event.stop()
+            line.value = ""
+            self.query_one(LogView).search("")
+            self._close_search()
+        elif event.key == "escape" and self._zoomed is not None:
+            event.stop()
+            self.action_zoom()
+
+    def _close_search(self) -> None:
+        self.query_one("#search", Input).remove_class("open")
+        self.query_one(LogView).focus()
+
+
+def grid_for(width: int, rows: int, count: int) -> tuple[int, int]:
+    """Columns and lines of charts for that room: cells of at least 27 x 5, full rows where the count allows it."""
+    most = max(1, min(3 if width >= 140 else 2 if width >= 54 else 1, count))
+    columns = next((c for c in range(most, 1, -1) if count % c == 0), most)
+    lines = max(1, min(-(-count // columns), 2 if rows >= 18 else 1))
+    return columns, lines
+
+
+def chart_height(rows: int, lines: int) -> int:
+    """Rows of the chart area."""
+    if lines == 1:
+        return max(5, min(14, rows // 3))
+    return max(10, min(30, rows // 2))
+
+
+def _fill_last_row(charts: Sequence[ChartPanel], shown: Sequence[str], columns: int) -> None:
+    """The last chart of an unfinished row takes the rest of it, so that no box is empty."""
+    rest = len(shown) % columns if columns else 0
+    for panel in charts:
+        last = bool(shown) and panel.spec.id == shown[-1]
+        panel.styles.column_span = columns - rest + 1 if last and rest else 1
+
+
+def label_row(view: View) -> list[Span]:
+    """The badge of a host that is not a real machine, for screens without the header."""
+    label = simulated_label(view.session, view.host)
+    return [(f" {label} ", "badge")] if label else []

@@ -1,0 +1,135 @@
+"""Questions: a confirmation with the exact command lines, and a prompt for a password or a host key."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Static
+
+from tokpit.domain.text import mask_secrets
+from tokpit.ui.session_protocol import ConfirmRequest
+from tokpit.ui.text import content
+
+_CSS = """
+{name} { align: center middle; background: $background 60%; }
+{name} #box { width: 90%; max-width: 110; height: auto; max-height: 90%; background: $surface;
+    border: round $primary; padding: 1 2; }
+{name} #lines { height: auto; max-height: 14; margin: 1 0; background: $background; padding: 0 1; }
+{name} .title { text-style: bold; }
+{name} .risk { color: $warning; }
+{name} .destructive { color: $error; text-style: bold; }
+{name} #buttons { height: auto; margin-top: 1; align-horizontal: right; }
+{name} Button { margin-left: 2; min-width: 12; }
+"""
+
+
+class ConfirmScreen(ModalScreen[bool]):
+    """Cancel has the focus; a destructive command wants its word typed first."""
+
+    CSS = _CSS.replace("{name}", "ConfirmScreen")
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,n", "cancel", show=False)]
+
+    def __init__(self, request: ConfirmRequest) -> None:
+        super().__init__()
+        self.request = request
+
+    def compose(self) -> ComposeResult:
+        """Title, risk, the command lines, the word, the buttons."""
+        request = self.request
+        with Vertical(id="box"):
+            yield Static(content(request.title), classes="title")
+            yield Static(content(risk_text(request.risk)), classes="destructive" if request.typed_word else "risk")
+            for warning in request.warnings:
+                yield Static(content(f"! {warning}"), classes="risk")
+            if request.lines:
+                with VerticalScroll(id="lines", can_focus=False):
+                    yield Static(content("\n".join(mask_secrets(line) for line in request.lines)))
+            if request.typed_word:
+                yield Static(content(f"Type {request.typed_word} to go on:"))
+                yield Input(id="word", compact=True)
+            with Horizontal(id="buttons"):
+                yield Button("Cancel", id="cancel")
+                yield Button("Do it", id="go", variant="error" if request.typed_word else "primary")
+
+    def on_mount(self) -> None:
+        """Doing nothing is the answer at hand."""
+        self.query_one("#go", Button).disabled = bool(self.request.typed_word)
+        self.query_one("#cancel", Button).focus()
+
+    @on(Input.Changed, "#word")
+    def _typed(self, event: Input.Changed) -> None:
+        self.query_one("#go", Button).disabled = event.value != self.request.typed_word
+
+    @on(Input.Submitted, "#word")
+    def _entered(self, event: Input.Submitted) -> None:
+        if event.value == self.request.typed_word:
+            self.dismiss(True)
+
+    @on(Button.Pressed, "#go")
+    def _go(self) -> None:
+        self.dismiss(True)
+
+    @on(Button.Pressed, "#cancel")
+    def action_cancel(self) -> None:
+        """Do nothing."""
+        self.dismiss(False)
+
+
+class PromptScreen(ModalScreen["str | None"]):
+    """One line of text: a password or passphrase (hidden), or yes to a host key's fingerprint."""
+
+    CSS = _CSS.replace("{name}", "PromptScreen")
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", show=False)]
+
+    def __init__(self, kind: str, question: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.question = question
+
+    def compose(self) -> ComposeResult:
+        """The question, and a line or two buttons to answer it."""
+        hostkey = self.kind == "hostkey"
+        title = {"hostkey": "Unknown host key", "password": "Password", "passphrase": "Key passphrase"}
+        with Vertical(id="box"):
+            yield Static(content(title.get(self.kind, self.kind)), classes="title")
+            yield Static(content(self.question), id="question")
+            if hostkey:
+                yield Static(content("Compare it with what the host's owner gave you before you accept."), classes="risk")
+            else:
+                yield Input(password=True, id="answer", compact=True)
+            with Horizontal(id="buttons"):
+                yield Button("Refuse" if hostkey else "Cancel", id="cancel")
+                yield Button("Accept" if hostkey else "OK", id="go", variant="warning" if hostkey else "primary")
+
+    def on_mount(self) -> None:
+        """The line, or refusing, is at hand."""
+        self.query_one("#cancel" if self.kind == "hostkey" else "#answer").focus()
+
+    @on(Input.Submitted, "#answer")
+    def _entered(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+    @on(Button.Pressed, "#go")
+    def _go(self) -> None:
+        self.dismiss("yes" if self.kind == "hostkey" else self.query_one("#answer", Input).value)
+
+    @on(Button.Pressed, "#cancel")
+    def action_cancel(self) -> None:
+        """Refuse."""
+        self.dismiss(None)
+
+
+def risk_text(risk: Any) -> str:
+    """The risk as a sentence; an enum's value, or the text itself."""
+    word = str(getattr(risk, "value", risk) or "").lower()
+    return {
+        "read": "This only reads.",
+        "load": "This sends requests to the server.",
+        "change": "This changes something on the host.",
+        "destructive": "This ends something that may serve people.",
+    }.get(word, word)

@@ -1,0 +1,116 @@
+"""Remote text is only text: the helpers through which every word from a host reaches the screen.
+
+A row is a list of spans, `(text, style name)`; style names are resolved by `palette.Palette`. Nothing here knows
+markup, so a bracket in a log line is a bracket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from textual.content import Content
+from textual.strip import Strip
+
+from tokpit.domain.text import sanitize
+from tokpit.ui.palette import Palette
+
+Span = tuple[str, str]
+Row = Sequence[Span]
+
+
+def safe(text: object) -> str:
+    """One line of text that any terminal can print: no escapes, no controls, tabs widened."""
+    clean = sanitize(str(text).replace("\n", " "))
+    return clean.expandtabs(4) if "\t" in clean else clean
+
+
+def content(text: object) -> Content:
+    """`text` for widgets that would otherwise read markup in it; newlines stay."""
+    return Content("\n".join(safe(line) for line in str(text).split("\n")))
+
+
+def width_of(text: str) -> int:
+    """Terminal cells that `text` takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def crop(text: str, width: int) -> str:
+    """`text` in at most `width` cells; an ellipsis shows that something is missing."""
+    if width_of(text) <= width:
+        return text
+    if width <= 1:
+        return "…"[:width]
+    return set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def fit(text: str, width: int, *, right: bool = False) -> str:
+    """`text` in exactly `width` cells, cropped or padded."""
+    text = crop(text, width)
+    pad = " " * (width - width_of(text))
+    return pad + text if right else text + pad
+
+
+def row_width(row: Iterable[Span]) -> int:
+    """Cells that a row takes."""
+    return sum(width_of(text) for text, _ in row)
+
+
+def crop_row(row: Row, width: int) -> list[Span]:
+    """The row in at most `width` cells."""
+    kept: list[Span] = []
+    left = width
+    for text, style in row:
+        cells = width_of(text)
+        if cells > left:
+            if left > 0:
+                kept.append((crop(text, left), style))
+            return kept
+        kept.append((text, style))
+        left -= cells
+    return kept
+
+
+def two_sided(left: Row, right: Row, width: int, *, fill: str = " ", fill_style: str = "fg") -> list[Span]:
+    """A row with a left and a right part; the left part gives way."""
+    right = crop_row(right, width)
+    room = width - row_width(right)
+    left = crop_row(left, room)
+    gap = room - row_width(left)
+    return [*left, (fill * gap, fill_style), *right]
+
+
+def wrap(text: str, width: int, *, indent: str = "") -> list[str]:
+    """`text` in lines of at most `width` cells, cut at spaces where there are any."""
+    lines: list[str] = []
+    current = ""
+    for word in text.split(" "):
+        candidate = f"{current} {word}" if current else word
+        if width_of(candidate) <= width:
+            current = candidate
+            continue
+        if current:
+            lines.append(current)
+        current = indent + word if lines else word
+        while width_of(current) > width:
+            lines.append(set_cell_size(current, width))
+            current = indent + current[width:]
+    return [*lines, current] if current or not lines else lines
+
+
+def to_strip(row: Row, width: int, palette: Palette) -> Strip:
+    """The row as exactly `width` cells on the palette's background."""
+    segments = []
+    left = width
+    for text, style in row:
+        if left <= 0:
+            break
+        cells = width_of(text)
+        if cells > left:
+            text, cells = set_cell_size(text, left), left
+        segments.append(Segment(text, palette[style]))
+        left -= cells
+    if left > 0:
+        segments.append(Segment(" " * left, palette["fg"]))
+    return Strip(segments, width)

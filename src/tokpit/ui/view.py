@@ -1,0 +1,83 @@
+"""What the console is looking at: the session, the host and server selected, and what follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tokpit.domain.records import LinkState
+from tokpit.store.live import HostState, LiveStore, ServerState
+from tokpit.ui.clock import STALE_S, Clock
+from tokpit.ui.session_protocol import SessionLike
+from tokpit.ui.text import safe
+
+ENGINE_TITLES = {"sglang": "SGLang", "vllm": "vLLM", "llamacpp": "llama.cpp"}
+
+
+@dataclass
+class View:
+    """Shared by all panels of a screen; `host` and `server_id` are the selection."""
+
+    session: SessionLike
+    clock: Clock
+    host: str | None = None
+    server_id: str | None = None
+    window_s: float = 300.0
+    """Time shown by live charts, seconds on the host's clock."""
+
+    @property
+    def store(self) -> LiveStore:
+        """The live store."""
+        return self.session.store
+
+    @property
+    def server(self) -> ServerState | None:
+        """State of the selected server."""
+        return self.store.servers.get(self.server_id) if self.server_id else None
+
+    @property
+    def host_state(self) -> HostState | None:
+        """State of the selected host."""
+        return self.store.hosts.get(self.host) if self.host else None
+
+    def topics(self, *kinds: str) -> tuple[str, ...]:
+        """Topic names of the selection: `host`, `server`, `log`."""
+        names = {"host": self.host, "server": self.server_id, "log": self.server_id}
+        return tuple(f"{kind}:{names[kind]}" for kind in kinds if names[kind])
+
+    def linked(self, host: str | None = None) -> bool:
+        """Whether the link to the host is up (or nothing was said against it)."""
+        name = host or self.host
+        state = self.store.hosts.get(name) if name else None
+        return state is None or state.link is None or state.link.state is LinkState.UP
+
+    def age(self, t: float | None) -> float | None:
+        """Real seconds since `t` on the selected host's clock."""
+        return self.clock.age(self.host, t) if self.host else None
+
+    def stale(self, t: float | None) -> bool:
+        """Whether a figure of that time must not pass for a live one."""
+        age = self.age(t)
+        return age is None or age > STALE_S or not self.linked()
+
+    def now(self) -> float:
+        """Now on the selected host's clock."""
+        return self.clock.now(self.host) if self.host else 0.0
+
+
+def engine_title(name: str) -> str:
+    """The engine's name as its makers write it."""
+    return ENGINE_TITLES.get(name, safe(name))
+
+
+def model_name(path: str | None) -> str:
+    """The last part of a model's path or repository name."""
+    return safe(path.rstrip("/").rsplit("/", 1)[-1]) if path else "model unknown"
+
+
+def simulated_label(session: SessionLike, host: str | None) -> str:
+    """What marks a host that is not a real machine: its label and clock factor; empty for real ones."""
+    spec = session.host_specs.get(host) if host else None
+    if spec is None:
+        return ""
+    factor = f"clock ×{spec.clock_factor:g}" if spec.clock_factor != 1 else ""
+    return " · ".join(part for part in (safe(spec.label), factor) if part)

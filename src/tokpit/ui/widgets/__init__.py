@@ -1,0 +1,1 @@
+"""Widgets that draw rows from the live store."""

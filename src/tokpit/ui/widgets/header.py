@@ -1,0 +1,132 @@
+"""The two lines on top: where we are, whether the link holds, what the server is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tokpit.domain.records import LinkRecord, LinkState
+from tokpit.ui import figures
+from tokpit.ui.text import Row, Span, safe, two_sided
+from tokpit.ui.view import View, engine_title, model_name, simulated_label
+from tokpit.ui.widgets.panel import Panel
+
+LINKS: dict[LinkState, tuple[str, str, str]] = {
+    LinkState.NEW: ("○", "not connected", "dim"),
+    LinkState.CONNECTING: ("◌", "connecting", "warn"),
+    LinkState.UP: ("●", "up", "good"),
+    LinkState.LOST: ("✗", "link lost", "bad"),
+    LinkState.FAILED: ("✗", "failed", "bad"),
+    LinkState.CLOSED: ("○", "closed", "dim"),
+}
+PHASES: dict[str, tuple[str, str]] = {
+    "ready": ("●", "good-bold"),
+    "starting": ("◐", "warn-bold"),
+    "loading": ("◐", "warn-bold"),
+    "capturing": ("◐", "warn-bold"),
+    "stopping": ("◑", "warn-bold"),
+    "failed": ("✗", "bad-bold"),
+    "gone": ("✗", "bad-bold"),
+    "unknown": ("?", "dim"),
+}
+
+
+def link_spans(link: LinkRecord | None, *, short: bool = False) -> list[Span]:
+    """Glyph and word of a link's state; the round trip, or the retry, where there is room."""
+    if link is None:
+        return [("◌ ", "warn"), ("connecting", "warn")]
+    glyph, word, style = LINKS[link.state]
+    spans: list[Span] = [(glyph + " ", style), (word, style)]
+    if not short and link.state is LinkState.UP and link.rtt_s is not None:
+        spans.append((f" {link.rtt_s * 1000:.0f} ms", "dim"))
+    return spans
+
+
+def link_trouble(link: LinkRecord | None) -> str:
+    """Why the link is not up and when it is tried again; empty where it is up."""
+    if link is None or link.state in {LinkState.UP, LinkState.NEW, LinkState.CONNECTING}:
+        return ""
+    parts = [safe(link.reason)] if link.reason else []
+    if link.retry_in_s is not None:
+        parts.append(f"retry in {figures.duration(link.retry_in_s)}")
+    return " · ".join(parts)
+
+
+class Header(Panel):
+    """Two rows across the screen."""
+
+    framed = False
+    DEFAULT_CSS = "Header { height: 2; }"
+
+    def __init__(self, view: View) -> None:
+        super().__init__(id="header")
+        self.view = view
+
+    def topics(self) -> Sequence[str]:
+        """Host, server and the list of hosts."""
+        return ("hosts", *self.view.topics("host", "server"))
+
+    def body(self, width: int, height: int) -> Sequence[Row]:
+        """Identity above, state below."""
+        return [self._identity(width), self._state(width)]
+
+    def _identity(self, width: int) -> Row:
+        view = self.view
+        left: list[Span] = [(" tokpit ", "brand"), (" ", "fg")]
+        host, server = view.host_state, view.server
+        if view.host:
+            name = server.info.label if server else view.host
+            left += [(safe(name), "bold"), ("  ", "fg"), *link_spans(host.link if host else None)]
+        right: list[Span] = []
+        if server is not None:
+            info = server.info
+            model = safe(info.served_name) if info.served_name else model_name(info.model)
+            engine = engine_title(info.engine) + (f" {safe(info.version)}" if info.version else "")
+            left += [("  ", "fg"), (model, "title"), ("  ", "fg"), (engine, "dim")]
+        label = simulated_label(view.session, view.host)
+        if label:
+            right = [(f" {label} ", "badge")]
+        if view.session.read_only:
+            right += [(" read-only ", "match")]
+        return two_sided(left, right, width)
+
+    def _state(self, width: int) -> Row:
+        view, server = self.view, self.view.server
+        host = view.host_state
+        trouble = link_trouble(host.link if host else None)
+        if trouble:
+            return two_sided([(" ", "fg"), ("✗ ", "bad-bold"), (trouble, "bad")], [], width)
+        if server is None:
+            return [(" ", "fg"), ("no server selected", "dim")]
+        if not server.alive:
+            return [(" ", "fg"), ("✗ gone", "bad-bold"), ("  the process has ended; its log and last figures stay", "dim")]
+        phase = server.phase.phase if server.phase else "unknown"
+        glyph, style = PHASES.get(phase, ("?", "dim"))
+        left: list[Span] = [(" ", "fg"), (f"{glyph} {safe(phase)}", style)]
+        if server.phase and server.phase.detail and phase != "ready":
+            left.append((f" {safe(server.phase.detail)}", "dim"))
+        if server.info.started_at is not None:
+            left += [("  up ", "dim"), (figures.duration(view.now() - server.info.started_at), "fg")]
+        for label, value in self._facts():
+            left += [(f"  {label} ", "dim"), (value, "fg")]
+        return two_sided(left, [], width)
+
+    def _cap(self) -> object:
+        server = self.view.server
+        if server is None:
+            return None
+        series = server.series.get("max_running_reqs")
+        known = series.last if series is not None else None
+        known = server.facts.get("max_running_reqs", server.info.settings.max_running) if known is None else known
+        return f"{known:g}" if isinstance(known, (int, float)) else None
+
+    def _facts(self) -> list[tuple[str, str]]:
+        server = self.view.server
+        if server is None:
+            return []
+        s = server.info.settings
+        pairs: list[tuple[str, object]] = [("pid", server.info.pid), ("tp", s.tp)]
+        method = s.spec_method.upper() if s.spec_method in {"mtp", "eagle", "eagle3"} else s.spec_method
+        pairs += [(method or "", f"{s.spec_steps or '?'} steps" if method else None)]
+        pairs += [("hicache", f"{s.hicache_gb:g} GB" if s.hicache_gb else None), ("cap", self._cap())]
+        pairs += [("context", figures.compact(s.context_len)), ("quant", s.quantization)]
+        return [(label, safe(value)) for label, value in pairs if value is not None and value != ""]

@@ -1,0 +1,207 @@
+"""The log panel: follow, hold still, filter, search; every row drawn from the model, none kept as a widget."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+
+from tokpit.ui.text import Row, Span, crop, safe
+from tokpit.ui.view import View
+from tokpit.ui.widgets.log_model import LEVELS, LogLine, LogModel
+from tokpit.ui.widgets.panel import Panel
+
+_HEAD = re.compile(r"^(?:\[[^\]]{4,60}\]|\([^)]{3,60}\)(?: \w+ [\d:.-]+ [\d:.]+)?|\w+ \d\d-\d\d [\d:.]+(?: \[[^\]]+\])?)\s?")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?%?(?![\w.]*[A-Za-z_])")
+_LEVEL_STYLE = {"error": "log-error", "warning": "log-warning", "debug": "log-debug"}
+MAX_CELLS = 4000
+
+
+class LogView(Panel, can_focus=True):
+    """Rows of the selected server's log."""
+
+    ages = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "scroll(-1)", show=False),
+        Binding("down,j", "scroll(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("home,g", "top", show=False),
+        Binding("end,G", "follow", show=False),
+        Binding("left", "sideways(-16)", show=False),
+        Binding("right", "sideways(16)", show=False),
+    ]
+
+    def __init__(self, view: View) -> None:
+        super().__init__(id="log")
+        self.view = view
+        self.model = LogModel()
+        self.left = 0
+        self.min_interval_s = 0.12
+        self.note = ""
+
+    def topics(self) -> Sequence[str]:
+        """The log."""
+        return self.view.topics("log")
+
+    def heading(self, width: int) -> tuple[Row, Row]:
+        """What the view is doing: following, held (how many new below), filtered, searching."""
+        self._feed()
+        model = self.model
+        left: list[Span] = [("log", "title")]
+        if model.level != "all":
+            left.append((f"  {model.level}s only" if model.level == "error" else "  warnings and errors", "warn"))
+        if model.pattern is not None:
+            left += [("  /", "dim"), (crop(safe(model.pattern.pattern), 24), "accent")]
+        if self.note:
+            left.append((f"  {self.note}", "warn"))
+        if not model.rows:
+            return left, []
+        top, shown = model.window(self.inner_size().height)
+        where = f"{shown[-1].number} " if shown else ""
+        if model.follow:
+            return left, [(where, "dim"), ("following", "good")]
+        new = f"  {model.unseen} new" if model.unseen else ""
+        return left, [(where, "dim"), ("paused", "warn"), (new, "warn")]
+
+    def body(self, width: int, height: int) -> Sequence[Row]:
+        """The rows on screen."""
+        self._feed()
+        if not self.model.rows:
+            return self._empty()
+        top, shown = self.model.window(height)
+        return [self._row(line, top + n, width) for n, line in enumerate(shown)]
+
+    def _empty(self) -> Sequence[Row]:
+        server = self.view.server
+        if server is None:
+            return []
+        if server.log.seen:
+            return [[("no line of this level; ", "dim"), ("v", "key"), (" shows all", "dim")]]
+        if server.info.log_path is None:
+            return [[("this server's log was not found: it writes to a terminal or a pipe", "dim")]]
+        return [[("waiting for ", "dim"), (safe(server.info.log_path), "fg")]]
+
+    def _row(self, line: LogLine, index: int, width: int) -> Row:
+        text = line.text[self.left : self.left + min(width, MAX_CELLS)]
+        base = _LEVEL_STYLE.get(line.level, "log-event" if line.kind.startswith("milestone") else "fg")
+        spans: list[Span] = []
+        start = 0
+        if self.left == 0 and (head := _HEAD.match(text)):
+            start = head.end()
+            spans.append((text[:start], base if line.level == "error" else "log-time"))
+        if base == "fg" and line.kind != "text":
+            spans += _numbers(text[start:])
+        else:
+            spans.append((text[start:], base))
+        if self.model.pattern is not None and self.model.pattern.search(text):
+            spans = _mark(spans, self.model.pattern)
+        if index == self.model.hit:
+            spans = [("▶", "match"), *_drop(spans, 1)]
+        return spans
+
+    def _feed(self) -> None:
+        server = self.view.server
+        self.model.feed(server.log if server else None)
+
+    # Acting --------------------------------------------------------------------------------
+
+    def _height(self) -> int:
+        return max(1, self.inner_size().height)
+
+    def action_scroll(self, step: int) -> None:
+        """Line by line."""
+        self.model.scroll(step, self._height())
+        self.redraw()
+
+    def action_page(self, step: int) -> None:
+        """Page by page."""
+        self.action_scroll(step * max(1, self._height() - 1))
+
+    def action_top(self) -> None:
+        """The oldest row held."""
+        self.action_scroll(-len(self.model.rows))
+
+    def action_follow(self) -> None:
+        """The end, and stay there."""
+        self.model.resume()
+        self.redraw()
+
+    def action_sideways(self, step: int) -> None:
+        """Long lines: move right or left."""
+        self.left = max(0, min(MAX_CELLS, self.left + step))
+        self.redraw()
+
+    def toggle_pause(self) -> None:
+        """Hold still, or follow again."""
+        if self.model.follow:
+            self.model.pause(self._height())
+        else:
+            self.model.resume()
+        self.redraw()
+
+    def next_level(self) -> None:
+        """All rows, warnings and errors, errors."""
+        self._feed()
+        self.model.set_level(LEVELS[(LEVELS.index(self.model.level) + 1) % len(LEVELS)])
+        self.redraw()
+
+    def search(self, text: str) -> None:
+        """Set the pattern and go to the newest match above."""
+        self.note = self.model.search(text)
+        if text:
+            self.find(-1)
+        self.redraw()
+
+    def find(self, step: int) -> None:
+        """Next or previous match."""
+        found = self.model.find(step, self._height())
+        self.note = "" if found or self.model.pattern is None else "no match"
+        self.redraw()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Three lines."""
+        event.stop()
+        self.action_scroll(-3)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Three lines."""
+        event.stop()
+        self.action_scroll(3)
+
+
+def _numbers(text: str) -> list[Span]:
+    spans: list[Span] = []
+    at = 0
+    for found in _NUMBER.finditer(text):
+        spans += [(text[at : found.start()], "fg"), (found.group(), "log-number")]
+        at = found.end()
+    return [*spans, (text[at:], "fg")]
+
+
+def _mark(spans: Sequence[Span], pattern: re.Pattern[str]) -> list[Span]:
+    whole = "".join(text for text, _ in spans)
+    ranges = [m.span() for m in pattern.finditer(whole) if m.end() > m.start()]
+    marked: list[Span] = []
+    at = 0
+    for text, style in spans:
+        cursor = 0
+        for start, end in ranges:
+            low, high = max(start - at, cursor), min(end - at, len(text))
+            if low < high:
+                marked += [(text[cursor:low], style), (text[low:high], "match")]
+                cursor = high
+        marked.append((text[cursor:], style))
+        at += len(text)
+    return [span for span in marked if span[0]]
+
+
+def _drop(spans: Sequence[Span], count: int) -> list[Span]:
+    kept: list[Span] = []
+    for text, style in spans:
+        kept.append((text[count:], style))
+        count = max(0, count - len(text))
+    return kept

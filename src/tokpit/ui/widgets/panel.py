@@ -1,0 +1,155 @@
+"""The base of every live panel: a framed block of rows, drawn line by line, redrawn only when its topics changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from textual import events
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tokpit.store.live import LiveStore
+from tokpit.ui.palette import Palette
+from tokpit.ui.text import Row, Span, crop_row, row_width, to_strip
+
+BOX_MIN = (12, 4)
+"""Width and height from which a panel can have a box."""
+COMPACT = (90, 30)
+"""Terminals narrower or lower than this have title rules instead of boxes."""
+
+
+class Panel(Widget):
+    """Subclasses give `heading`, `body` and `topics`. A low panel has a title rule instead of a box."""
+
+    DEFAULT_CSS = "Panel { height: 1fr; width: 1fr; }"
+    framed = True
+    min_interval_s = 0.0
+    """Least time between two redraws caused by the store."""
+    ages = True
+    """Shows ages: redrawn once a second even when nothing came."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._strips: list[Strip] | None = None
+        self._strips_key: tuple[object, ...] = ()
+        self._seen: dict[str, int] = {}
+        self._drawn_at = 0.0
+
+    # What subclasses give ------------------------------------------------------------------
+
+    def topics(self) -> Sequence[str]:
+        """Store topics on which this panel depends."""
+        return ()
+
+    def heading(self, width: int) -> tuple[Row, Row]:
+        """Left and right part of the title line."""
+        return [], []
+
+    def body(self, width: int, height: int) -> Sequence[Row]:
+        """At most `height` rows of at most `width` cells."""
+        return []
+
+    # Redrawing -----------------------------------------------------------------------------
+
+    def pull(self, store: LiveStore, now: float) -> bool:
+        """Redraw if a topic has changed (or a second has passed, for ages); whether it was redrawn."""
+        since = now - self._drawn_at
+        if since < self.min_interval_s:
+            return False
+        versions = {topic: store.version(topic) for topic in self.topics()}
+        if versions == self._seen and not (self.ages and since >= 1.0):
+            return False
+        self._seen = versions
+        self._drawn_at = now
+        self.redraw()
+        return True
+
+    def redraw(self) -> None:
+        """Draw anew at the next frame."""
+        self._strips = None
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        """The theme or the focus has changed."""
+        self._strips = None
+        super().notify_style_update()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Everything depends on the size."""
+        self._strips = None
+
+    @property
+    def palette(self) -> Palette:
+        """The palette of the running theme."""
+        found = getattr(self.app, "palette", None)
+        return found if isinstance(found, Palette) else Palette({})
+
+    @property
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return time.monotonic()
+
+    def inner_size(self) -> Size:
+        """Cells of the body at the present size."""
+        width, height = self.size
+        if not self.framed:
+            return Size(width, height)
+        if self._boxed:
+            return Size(max(0, width - 4), max(0, height - 2))
+        return Size(max(0, width - 2), max(0, height - 1))
+
+    @property
+    def roomy(self) -> bool:
+        """Whether the terminal is large enough for boxes."""
+        return self.app.size.width >= COMPACT[0] and self.app.size.height >= COMPACT[1]
+
+    @property
+    def _boxed(self) -> bool:
+        return self.framed and self.roomy and self.size.width >= BOX_MIN[0] and self.size.height >= BOX_MIN[1]
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the panel."""
+        palette = self.palette
+        key = (self.size, self.app.size, id(palette), self.has_focus)
+        if self._strips is None or key != self._strips_key:
+            self._strips = [to_strip(row, self.size.width, palette) for row in self.rows()]
+            self._strips_key = key
+        if y < len(self._strips):
+            return self._strips[y]
+        return to_strip([], self.size.width, palette)
+
+    def rows(self) -> list[Row]:
+        """The whole panel as rows: frame, title, body. Tests read the screen through this too."""
+        width, height = self.size
+        inner = self.inner_size()
+        body = [crop_row(row, inner.width) for row in list(self.body(inner.width, inner.height))[: inner.height]]
+        if not self.framed:
+            return list(body)
+        body += [[] for _ in range(inner.height - len(body))]
+        line = "focus" if self.has_focus else "border"
+        if not self._boxed:
+            return [self._title_row(width, "─", "─", line), *([(" ", "fg"), *row] for row in body)]
+        framed: list[Row] = [self._title_row(width, "╭", "╮", line)]
+        for row in body:
+            pad = " " * (inner.width - row_width(row))
+            framed.append([("│", line), (" ", "fg"), *row, (pad + " ", "fg"), ("│", line)])
+        framed.append([("╰" + "─" * (width - 2) + "╯", line)])
+        return framed
+
+    def _title_row(self, width: int, first: str, last: str, line: str) -> Row:
+        start, end = (first + "─ ", " ─" + last) if self._boxed else ("─ ", " ")
+        room = width - len(start) - len(end) - 2
+        left, right = self.heading(room)
+        right = crop_row(right, max(0, room - min(room // 3, row_width(left))))
+        left = crop_row(left, room - row_width(right))
+        spans: list[Span] = [(start, line), *left, (" ", line)] if left else [(start + "─", line)]
+        tail: list[Span] = [(" ", line), *right, (end, line)] if right else [("─" + end.replace(" ", "─"), line)]
+        fill = width - row_width(spans) - row_width(tail)
+        return [*spans, ("─" * max(0, fill), line), *tail]
+
+
+def lines_text(rows: Sequence[Row]) -> list[str]:
+    """Rows as plain text."""
+    return ["".join(text for text, _ in row) for row in rows]

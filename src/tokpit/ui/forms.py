@@ -11,7 +11,7 @@ from tokpit.errors import TokpitError, UsageError
 from tokpit.transport.base import HostSpec, quote
 
 LAUNCH_FIELDS: tuple[tuple[str, str, str], ...] = (
-    ("program", "environment", "folder of the environment, or the program; empty: looked for on the host"),
+    ("program", "environment", "folder or program; empty: found on the host"),
     ("model", "model", "path on the host, or repository name"),
     ("port", "port", ""),
     ("tp", "tensor parallel", "GPUs"),

@@ -14,7 +14,6 @@ from tokpit.ui.charts.plotext_canvas import PlotextCanvas
 from tokpit.ui.palette import SERIES
 from tokpit.ui.text import Row, Span
 from tokpit.ui.view import View
-from tokpit.ui.widgets.hardware import age_spans
 from tokpit.ui.widgets.panel import Panel
 
 PLOTEXT_MIN = (44, 8)
@@ -114,9 +113,9 @@ class ChartPanel(Panel):
                 spans.append((_SHORT[tag] + " ", "dim"))
                 value = value.removesuffix(" req")
             spans.append((value, "stale" if stale else style))
-        age = list(age_spans(self.view, newest))
-        if age and width > 34:
-            spans += [("  ", "fg"), *age]
+        age = self.view.age(newest)
+        if age is not None and self.view.stale(newest):
+            spans += [(" ", "fg"), (f"{figures.duration(age)} old", "warn")]
         return title, spans
 
     def body(self, width: int, height: int) -> Sequence[Row]:

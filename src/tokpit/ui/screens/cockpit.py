@@ -12,8 +12,8 @@ from textual.widgets import Input
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.charts.panel import LIVE_CHARTS, ChartPanel
 from tokpit.ui.screens.base import PumpedScreen, tell
-from tokpit.ui.text import Row, Span
-from tokpit.ui.view import View, simulated_label
+from tokpit.ui.text import Row, safe
+from tokpit.ui.view import View
 from tokpit.ui.widgets.flags import FlagsPanel
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.hardware import GpuPanel, MemoryPanel
@@ -28,6 +28,8 @@ WINDOWS_S = (60.0, 7200.0)
 
 class Empty(Panel):
     """Shown in place of charts and log while there is no server to show."""
+
+    framed = False
 
     def __init__(self, view: View) -> None:
         super().__init__(id="empty")
@@ -49,7 +51,7 @@ class Empty(Panel):
 
     def _lines(self) -> list[Row]:
         host, state = self.view.host, self.view.host_state
-        if host is None:
+        if host is None or not (host := safe(host)):
             return [[("no host selected", "bold")], [], [("start with ", "dim"), ("tokpit HOST", "fg")]]
         trouble = link_trouble(state.link if state else None)
         if trouble:
@@ -269,9 +271,3 @@ def _fill_last_row(charts: Sequence[ChartPanel], shown: Sequence[str], columns: 
     for panel in charts:
         last = bool(shown) and panel.spec.id == shown[-1]
         panel.styles.column_span = columns - rest + 1 if last and rest else 1
-
-
-def label_row(view: View) -> list[Span]:
-    """The badge of a host that is not a real machine, for screens without the header."""
-    label = simulated_label(view.session, view.host)
-    return [(f" {label} ", "badge")] if label else []

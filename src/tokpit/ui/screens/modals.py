@@ -23,6 +23,8 @@ _CSS = """
 {name} .title { text-style: bold; }
 {name} .risk { color: $warning; }
 {name} .destructive { color: $error; text-style: bold; }
+{name} Input { height: 1; border: none; background: $panel; padding: 0 1; margin-top: 1; }
+{name} Input:focus { background: $primary 30%; }
 {name} #buttons { height: auto; margin-top: 1; align-horizontal: right; }
 {name} Button { margin-left: 2; min-width: 12; }
 """

@@ -98,7 +98,7 @@ class SweepScreen(PumpedScreen):
         operation = self.operation()
         rows = 3
         if operation is not None:
-            rows = 2 + len(operation.levels) + (1 if operation.status == "running" else 4 + len(operation.result))
+            rows = 2 + len(operation.levels) + (1 if operation.status == "running" else 2 + len(operation.result))
             rows += len(operation.error) // max(20, self.size.width - 8) if operation.error else 0
         height = max(5, min(rows + 2, max(6, (self.size.height - 3) * 3 // 5)))
         self.query_one(LevelsPanel).styles.height = height

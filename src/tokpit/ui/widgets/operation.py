@@ -124,7 +124,7 @@ class LevelsPanel(Panel):
             return [*rows, [("not started: ", "dim"), ("^s", "key"), (" starts the sweep", "dim")]]
         best = max((level.output_tps for level in operation.levels), default=0.0)
         rows += [[(level_text(level), "bold" if level.output_tps == best else "fg"),
-                  ("  ◂ most" if level.output_tps == best and len(operation.levels) > 1 else "", "accent")]
+                  (" ◂ top" if level.output_tps == best and len(operation.levels) > 1 else "", "accent")]
                  for level in operation.levels]  # fmt: skip
         if operation.status == "running" and operation.live:
             rows += self._live(operation, width)

@@ -6,7 +6,7 @@ import asyncio
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tokpit.ops.launch import Launched
     from tokpit.ops.session import Session
     from tokpit.ops.stop import Stopped
+    from tokpit.sim.host import SimHost
 
 
 @click.command()
@@ -54,7 +55,7 @@ async def _headless(as_json: bool, clock: float) -> None:
     async with SimHost(clock_factor=clock) as sim, _session(sim, None) as session:
         session.assume_yes = True
         async with show_operations(session):
-            launched: Launched = await session.execute("server.launch", spec=story_spec(sim.spec.name))
+            launched: Launched = await session.execute("server.launch", spec=story_spec(sim))
             run: Run = await session.execute("sweep.start", target=launched.server.id, levels="1,4,8,16,32,48")
             stopped: Stopped = await session.execute("server.stop", server_id=launched.server.id)
     took = time.monotonic() - began
@@ -71,17 +72,17 @@ async def _headless(as_json: bool, clock: float) -> None:
     click.echo(f"stopped by {stopped.signal}, gone after {stopped.elapsed_s:.1f} s")
 
 
-def story_spec(host: str) -> LaunchSpec:
+def story_spec(sim: SimHost) -> LaunchSpec:
     """The launch of the demo: MTP with 3 draft steps and 150 GB of host-memory cache on a hybrid 27B model."""
     from tokpit.domain.settings import LaunchSpec, Settings
 
     return LaunchSpec(
-        host=host,
+        host=sim.spec.name,
         engine="sglang",
         program=(),
         settings=Settings(
-            model="/models/Qwen3.6-27B",
-            port=30000,
+            model=sim.model_path,
+            port=sim.engine_port,
             spec_method="mtp",
             spec_steps=3,
             hicache_gb=150,
@@ -92,13 +93,13 @@ def story_spec(host: str) -> LaunchSpec:
     )
 
 
-def _session(sim: Any, options: Options | None) -> Session:
+def _session(sim: SimHost, options: Options | None) -> Session:
     """A session whose inventory is the simulated host alone and whose history is kept apart from the user's."""
     from tokpit.config.inventory import Inventory
     from tokpit.ops.session import Session
 
     inventory = Inventory(hosts={sim.spec.name: sim.spec})
-    history = Path(options.history) if options is not None and options.history else Path(sim.folder) / "history.sqlite"
+    history = Path(options.history) if options is not None and options.history else Path(sim.root) / "history.sqlite"
     session = Session(inventory, history_path=history, read_only=bool(options and options.read_only))
     session.add_host(sim.spec.name)
     return session

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.argument("flags", nargs=-1)
 @click.pass_obj
-def launch(options: Options, **values: Any) -> None:
+def launch(options: Options, /, **values: Any) -> None:
     """Start ENGINE on HOST detached in its own session, wait until it has generated a token, print the milestones.
 
     FLAGS after `--` are passed to the engine as they are.

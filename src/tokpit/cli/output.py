@@ -37,7 +37,7 @@ def age(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     left = max(int(seconds), 0)
-    parts = []
+    parts: list[str] = []
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         count, left = divmod(left, size)
         if count or (unit == "s" and not parts):

@@ -22,7 +22,7 @@ from tokpit.cli.settings_options import given_settings, setting_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.pass_obj
-def relaunch(options: Options, **values: Any) -> None:
+def relaunch(options: Options, /, **values: Any) -> None:
     """Stop the server TARGET and start it again with changed settings; what is not named stays as it is."""
 
     async def work(session: Any) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--note", default="", help="A word for the record.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.pass_obj
-def sweep(options: Options, **values: Any) -> int:
+def sweep(options: Options, /, **values: Any) -> int:
     """Measure TARGET (HOST, HOST:PORT, HOST/PID or a URL) at several concurrency levels.
 
     Ctrl-C stops at once and keeps what was measured. Each finished level is stored before the next begins.

@@ -73,6 +73,16 @@ _ALL = (
     Metric("prompt_tokens_total", "prompt tokens", "tok", help="counter since the server started"),
     Metric("gen_tokens_total", "generated tokens", "tok", help="counter since the server started"),
     Metric("requests_total", "requests", "req", help="finished requests since the server started"),
+    Metric("preemptions_total", "preempted", "req", Better.LOWER, "counter since the server started"),
+    Metric("prefix_queries_total", "prefix lookups", "tok", help="prompt tokens looked up in the prefix cache"),
+    Metric("prefix_hits_total", "prefix hits", "tok", Better.HIGHER, "prompt tokens found in the prefix cache"),
+    Metric("spec_drafts_total", "verify steps", "steps", help="verify steps that had draft tokens"),
+    Metric("spec_draft_tokens_total", "draft tokens", "tok", help="draft tokens proposed"),
+    Metric("spec_accepted_tokens_total", "accepted tokens", "tok", Better.HIGHER, "draft tokens accepted, no bonus"),
+    *(
+        Metric(f"spec_accepted_pos{i}_total", f"accepted at {i}", "tok", Better.HIGHER, "draft tokens accepted there")
+        for i in range(16)
+    ),
 )
 
 REGISTRY: dict[str, Metric] = {m.tag: m for m in _ALL}

@@ -104,6 +104,8 @@ class Problem(msgspec.Struct, frozen=True):
     code: str
     text: str
     index: int | None = None
+    info: bool = False
+    """Worth knowing, but nothing is broken: never shown as an alarm."""
 
 
 class GpuSample(msgspec.Struct, frozen=True):
@@ -128,13 +130,23 @@ class GpuSample(msgspec.Struct, frozen=True):
     mig: bool = False
 
 
+class GpuProcess(msgspec.Struct, frozen=True):
+    """GPU memory that a process holds; None where the driver does not say (WSL, MIG)."""
+
+    uuid: str
+    pid: int
+    name: str = ""
+    used_mib: float | None = None
+
+
 class GpuRecord(msgspec.Struct, frozen=True):
-    """All GPUs of a host at one moment, with what could not be read."""
+    """All GPUs of a host at one moment, with what could not be read; `t` is when the figures were read."""
 
     host: str
     t: float
     gpus: tuple[GpuSample, ...] = ()
     problems: tuple[Problem, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
 
 
 class HostRecord(msgspec.Struct, frozen=True):
@@ -221,12 +233,29 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """The exact remote command lines, secrets masked."""
 
 
+class Orphan(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker process whose server is gone; it may still hold GPU memory. Ids as in `ServerInfo`."""
+
+    engine: str
+    role: str
+    pid: int
+    start_ticks: int
+    pgid: int
+    sid: int
+    title: str
+    user: str = ""
+    rss_bytes: int | None = None
+    started_at: float | None = None
+    container: str | None = None
+
+
 class ServersRecord(msgspec.Struct, frozen=True):
     """All servers found on a host at one moment; replaces the earlier list."""
 
     host: str
     t: float
     servers: tuple[ServerInfo, ...]
+    orphans: tuple[Orphan, ...] = ()
 
 
 class Facts(msgspec.Struct, frozen=True):

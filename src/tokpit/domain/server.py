@@ -49,6 +49,13 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
         return server_id(self.host, self.pid, self.start_ticks)
 
     @property
+    def url(self) -> str | None:
+        """Base URL as seen from the host itself, without a slash at the end; None where the port is unknown."""
+        if self.port is None:
+            return None
+        return f"http://[{self.listen}]:{self.port}" if ":" in self.listen else f"http://{self.listen}:{self.port}"
+
+    @property
     def label(self) -> str:
         """Short name for lists: host:port, or host/pid where the port is unknown."""
         return f"{self.host}:{self.port}" if self.port else f"{self.host}/{self.pid}"

@@ -124,6 +124,10 @@ class Engine(Protocol):
         """Settings as flags of this version. Raises UsageError for a setting that it cannot take."""
         ...
 
+    def command(self, program: Sequence[str], settings: Settings, version: str | None) -> tuple[str, ...]:
+        """The whole command line: `program` and `to_flags`, the model placed as this program wants it."""
+        ...
+
     def from_flags(self, flags: Sequence[str], version: str | None) -> Settings:
         """Flags back to canonical settings; what has no canonical name goes to `raw` unchanged. Never raises."""
         ...

@@ -120,17 +120,20 @@ class Session:
 
         await watch_host(host, self.store.apply)
 
-    def watch_server(self, server_id: str, *, log_path: str | None = None) -> None:
-        """Keep a server's log and metrics in the store; does nothing if it is watched already."""
+    def watch_server(self, server_id: str, *, log_path: str | None = None, log_offset: int | None = None) -> None:
+        """Keep a server's log and metrics in the store; does nothing if it is watched already.
+
+        `log_offset`: byte to read the log from, instead of its last part.
+        """
         state = self.store.servers[server_id]
         host = self.host(state.info.host)
-        self.supervisor.start(f"server:{server_id}:log", self._watch_log(host, state.info, log_path))
+        self.supervisor.start(f"server:{server_id}:log", self._watch_log(host, state.info, log_path, log_offset))
         self.supervisor.start(f"server:{server_id}:metrics", self._watch_metrics(host, state.info))
 
-    async def _watch_log(self, host: Host, info: ServerInfo, log_path: str | None) -> None:
+    async def _watch_log(self, host: Host, info: ServerInfo, path: str | None, offset: int | None) -> None:
         from tokpit.collect.log import watch_log
 
-        await watch_log(host, info, self.store.apply, path=log_path)
+        await watch_log(host, info, self.store.apply, path=path, offset=offset)
 
     async def _watch_metrics(self, host: Host, info: ServerInfo) -> None:
         from tokpit.collect.metrics import watch_metrics

@@ -76,21 +76,20 @@ async def look(host: Host, info: ServerInfo) -> GroupState:
 
 async def stop(session: Session, host: Host, info: ServerInfo, *, term_wait_s: float) -> Stopped:
     """TERM, wait, KILL what is left, wait. Raises StopError where something survives."""
-    from tokpit.transport.detached import remove_state, signal_group
+    from tokpit.transport.detached import read_states, remove_state, signal_group
 
     progress = Progress(session.store, kind="stop", target=info.id, title=f"stop {info.label}", now=host.now)
     session.store.apply(PhaseRecord(info.id, host.now(), "stopping"))
     before = await look(host, info)
     try:
-        await signal_group(host, pid=info.pid, pgid=info.pgid, start_ticks=info.start_ticks, signal="TERM")
+        who = (info.pid, info.pgid, info.start_ticks)
+        await signal_group(host, who, "TERM")
         progress.step("term", "TERM sent", f"{len(before.members)} processes")
         signal = "TERM"
         left = await _wait_gone(host, info, term_wait_s)
         if left:
             signal = "KILL"
-            await signal_group(
-                host, pid=info.pid, pgid=info.pgid, start_ticks=info.start_ticks, signal="KILL", members=left
-            )
+            await signal_group(host, who, "KILL", orphans=True)
             progress.step("kill", "KILL sent", f"{len(left)} processes were left after {term_wait_s:g} s")
             left = await _wait_gone(host, info, KILL_WAIT_S)
         if left:
@@ -101,7 +100,9 @@ async def stop(session: Session, host: Host, info: ServerInfo, *, term_wait_s: f
     except TokpitError as error:
         progress.failed(error)
         raise
-    await remove_state(host, info.pid, info.start_ticks)
+    for state in await read_states(host):
+        if (state.pid, state.start_ticks) == (info.pid, info.start_ticks):
+            await remove_state(host, state)
     session.store.apply(PhaseRecord(info.id, host.now(), "gone"))
     session.store.apply(Mark(info.id, host.now(), "stop", f"stopped by {signal}"))
     await session.unwatch_server(info.id)

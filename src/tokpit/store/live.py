@@ -6,6 +6,7 @@ keeps the version it last drew and redraws when it differs. The store never know
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 
@@ -36,10 +37,21 @@ class Series:
         self.source = ""
 
     def append(self, t: float, value: float, source: str) -> None:
-        """Add one point; times are expected to rise."""
+        """Add one point; one that is older than the newest (a log read after the fact) is put in its place."""
+        self.source = source
+        if self.times and t < self.times[-1]:
+            at = bisect_right(self.times, t)
+            if len(self.times) == self.times.maxlen:
+                if at == 0:
+                    return
+                self.times.popleft()
+                self.values.popleft()
+                at -= 1
+            self.times.insert(at, t)
+            self.values.insert(at, value)
+            return
         self.times.append(t)
         self.values.append(value)
-        self.source = source
 
     @property
     def last(self) -> float | None:
@@ -119,8 +131,12 @@ class HostState:
         """Keep the newest record and the utilisation of each GPU over time."""
         self.gpus = record
         for gpu in record.gpus:
-            if gpu.util is not None:
-                self.gpu_util.setdefault(gpu.index, Series(self._points)).append(record.t, gpu.util, "nvidia-smi")
+            if gpu.util is None:
+                continue
+            series = self.gpu_util.setdefault(gpu.index, Series(self._points))
+            # A late poll repeats the last figures with their own time.
+            if series.last_t is None or record.t > series.last_t:
+                series.append(record.t, gpu.util, "nvidia-smi")
 
 
 class LiveStore:

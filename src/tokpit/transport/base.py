@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from tokpit.domain.hostspec import HostSpec as HostSpec
 from tokpit.domain.records import LinkRecord
 
 if TYPE_CHECKING:
@@ -30,27 +31,6 @@ class Completed(msgspec.Struct, frozen=True):
     def err(self) -> str:
         """stderr as text, undecodable bytes replaced."""
         return self.stderr.decode("utf-8", "replace")
-
-
-class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach a host: an inventory entry, an ssh_config name, `user@host:port`, or `local`."""
-
-    name: str
-    address: str | None = None
-    """Name given to SSH; ssh_config is applied to it. None: `name`."""
-    user: str | None = None
-    port: int | None = None
-    identity_files: tuple[str, ...] = ()
-    known_hosts: str | None = None
-    jump: str | None = None
-    local: bool = False
-    label: str = ""
-    """Shown beside the name, e.g. the word for a simulated host."""
-    clock_factor: float = 1.0
-    """Seconds on the host's clock per real second; 1 on every real machine, higher on a simulated one."""
-    programs: dict[str, str] = {}
-    """Engine name to the environment folder or program used for launches."""
-    group: str = ""
 
 
 class Host(Protocol):

@@ -1,0 +1,105 @@
+"""Flags that became others: what the tables cannot say by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tokpit.engines.flagkit.tables import Catalog, FlagTable
+
+_RENAMED: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "SGLang": (
+        ("--mamba-scheduler-strategy", "--mamba-radix-cache-strategy"),
+        ("--cuda-graph-max-bs", "--cuda-graph-max-bs-decode"),
+        ("--cuda-graph-bs", "--cuda-graph-bs-decode"),
+        ("--stream-output", "--incremental-streaming-output"),
+        ("--speculative-dflash-draft-window-size", "--speculative-draft-window-size"),
+        ("--nsa-prefill", "--nsa-prefill-backend", "--dsa-prefill-backend"),
+        ("--nsa-decode", "--nsa-decode-backend", "--dsa-decode-backend"),
+        ("--nsa-prefill-cp-mode", "--dsa-prefill-cp-mode", "--cp-strategy"),
+        ("--prefill-cp-mode", "--cp-strategy"),
+        ("--enable-prefill-context-parallel", "--enable-prefill-cp"),
+        ("--enable-nsa-prefill-context-parallel", "--enable-dsa-prefill-context-parallel", "--enable-prefill-cp"),
+        ("--enable-gdn-replayssm-spec", "--enable-linear-replayssm-spec"),
+        ("--oltp-traces-endpoint", "--otlp-traces-endpoint"),
+        ("--max-micro-batch-size", "--pp-max-micro-batch-size"),
+        ("--hybrid-kvcache-ratio", "--swa-full-tokens-ratio"),
+        ("--kt-amx-weight-path", "--kt-weight-path"),
+        ("--kt-amx-method", "--kt-method"),
+    ),
+    "vLLM": (
+        ("--cuda-graph-sizes", "--cudagraph-capture-sizes"),
+        ("--guided-decoding-backend", "--structured-outputs-config"),
+        ("--task", "--runner"),
+        ("--override-pooler-config", "--pooler-config"),
+        ("--max-seq-len-to-capture", "--max-cudagraph-capture-size"),
+    ),
+    "llama-server": (
+        ("--draft", "--spec-draft-n-max"),
+        ("--draft-n", "--spec-draft-n-max"),
+        ("--draft-max", "--spec-draft-n-max"),
+        ("--draft-min", "--spec-draft-n-min"),
+        ("--draft-n-min", "--spec-draft-n-min"),
+    ),
+}
+_ADVICE: Mapping[str, str] = {
+    "--disable-log-requests": "",
+    "--disable-piecewise-cuda-graph": "--cuda-graph-backend-prefill",
+    "--enable-piecewise-cuda-graph": "--cuda-graph-backend-prefill",
+    "--enable-ep-moe": "--ep-size",
+    "--enable-deepep-moe": "--moe-a2a-backend",
+    "--enable-flashinfer-moe": "--moe-runner-backend",
+    "--enable-flashinfer-cutlass-moe": "--moe-runner-backend",
+    "--enable-flashinfer-trtllm-moe": "--moe-runner-backend",
+    "--enable-flashinfer-cutedsl-moe": "--moe-runner-backend",
+    "--enable-flashinfer-mxfp4-moe": "--moe-runner-backend",
+    "--enable-triton-kernel-moe": "--moe-runner-backend",
+    "--enable-flashinfer-mla": "--attention-backend",
+    "--enable-flashmla": "--attention-backend",
+    "--enable-reasoning": "--reasoning-parser",
+    "--num-scheduler-steps": "",
+    "--rope-scaling": "--hf-overrides",
+    "--rope-theta": "--hf-overrides",
+}
+_DEPRECATED: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "SGLang": {
+        # flag: (a flag that is there only since the deprecation, successor)
+        "--disable-cuda-graph": ("--cuda-graph-backend-decode", "--cuda-graph-backend-decode"),
+        "--enable-dp-attention": ("--attn-dp-size", "--attn-dp-size"),
+        "--mamba-scheduler-strategy": ("--mamba-radix-cache-strategy", "--mamba-radix-cache-strategy"),
+        "--cuda-graph-max-bs": ("--cuda-graph-max-bs-decode", "--cuda-graph-max-bs-decode"),
+        "--cuda-graph-bs": ("--cuda-graph-bs-decode", "--cuda-graph-bs-decode"),
+    },
+}
+"""Only what is known to warn or to fail; the successor may be empty."""
+
+
+def other_name(title: str, option: str, table: FlagTable, catalog: Catalog) -> str | None:
+    """What this version calls a flag of another version: an option of the same destination, or a known rename."""
+    for chain in _RENAMED.get(title, ()):
+        if option in chain:
+            found = next((name for name in reversed(chain) if name != option and table.exact(name)), None)
+            if found:
+                return found
+    spec = catalog.last_spec(option)
+    if spec is None:
+        return None
+    for name in spec.flags:
+        if name != option and table.exact(name) and not name.startswith("--no-"):
+            return name
+    same = next((row for row in table.rows if row.dest == spec.dest and row.type == spec.type), None)
+    return same.flags[0] if same is not None and same.flags[0].startswith("-") else None
+
+
+def advice(title: str, option: str) -> str | None:
+    """A flag to look at instead of a removed one that has no successor with the same meaning."""
+    del title
+    return _ADVICE.get(option) or None
+
+
+def deprecated(title: str, option: str, table: FlagTable) -> str | None:
+    """The successor of a flag that this version takes with a warning; empty: none; None: not deprecated."""
+    known = _DEPRECATED.get(title, {}).get(option)
+    if known is None:
+        return None
+    since, successor = known
+    return successor if table.exact(since) else None

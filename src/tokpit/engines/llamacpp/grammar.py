@@ -1,0 +1,177 @@
+"""The log grammar of llama-server: `M.SS.mmm.uuu LEVEL` heads, slot lines, timings, drafts, start-up, failures."""
+
+from __future__ import annotations
+
+import re
+
+from tokpit.domain.records import LogRecord, Value
+from tokpit.engines.llamacpp.sampling import Sampler
+from tokpit.engines.logkit.access import access
+from tokpit.engines.logkit.base import TEXT_LIMIT, Head, LineGrammar
+from tokpit.engines.logkit.prefix import strip_outer
+from tokpit.engines.logkit.table import Found, Inside, Start, Table
+from tokpit.engines.logkit.values import converter
+
+_HEAD = re.compile(r"(?:\[(\d{1,6})\] )?\[?(\d{1,7}\.\d\d\.\d{3}\.\d{3})\]? ([IWED]) ?")
+_LEVELS = {"I": "info", "W": "warning", "E": "error", "D": "debug"}
+_SLOT = re.compile(
+    r"slot {1,12}(?P<function>\S{1,40}?): id {1,4}(?P<slot>\d+) \| task (?P<task>-?\d+) \| ?(?P<message>.*)"
+)
+_N = r"[-\d.naif]+"
+_TIMING = (
+    rf" =\s*(?P<{{0}}_ms>{_N}) ms /\s*(?P<{{0}}_tokens>\d+) (?:tokens|runs) +\(\s*(?P<ms_per_token>{_N}) ms per token,"
+)
+_TIMING += rf"\s*(?P<{{0}}_tps>{_N}) tokens per second\)"
+_FIGURES: tuple[tuple[str, str, re.Pattern[str]], ...] = (
+    ("prompt eval time", "prompt_timing", re.compile("prompt eval time" + _TIMING.replace("{0}", "prompt"))),
+    ("eval time", "gen_timing", re.compile("eval time" + _TIMING.replace("{0}", "gen"))),
+    (
+        "draft acceptance",
+        "draft_summary",
+        re.compile(
+            rf"draft acceptance(?: rate)? =\s*(?P<accept_rate>{_N}) \(\s*(?P<accepted_tokens>\d+) accepted /"
+            rf"\s*(?P<drafted_tokens>\d+) generated\)(?:, mean len =\s*(?P<accept_len>{_N}))?"
+        ),
+    ),
+    (
+        "tg_3s",
+        "live_rate",
+        re.compile(rf"n_gen =\s*(?P<gen_tokens>\d+), tg =\s*(?P<gen_tps>{_N}) t/s, tg_3s =\s*(?P<gen_tps_3s>{_N}) t/s"),
+    ),
+    (
+        "prompt processing, n_tokens",
+        "prompt_progress",
+        re.compile(r"prompt processing, n_tokens =\s*(?P<prompt_tokens_done>\d+)(?:.*?progress = (?P<share>[\d.]+))?"),
+    ),
+)
+_PREFIX = r"^(?:\w+ +)?(?:[\w:]+: )?"
+
+TABLE = Table(
+    (
+        Start("failure.killed", "Killed", r"\s*$"),
+        Start("failure.argparse", "error: invalid argument: ", r"(?P<message>.*)"),
+        Start("milestone.version", "build: ", r"(?P<engine_version>\d+ \(\w+\))"),
+    ),
+    (
+        Inside("milestone.ready", "server is listening on ", r"server is listening on (?P<url>\S+)"),
+        Inside("milestone.http_up", "HTTP server is listening", r"hostname: (?P<host>[^,\s]+), port: (?P<port>\d+)"),
+        Inside("milestone.ready", ": listening on ", r": listening on (?P<url>\S+)"),
+        Inside("milestone.loaded", "model loaded"),
+        Inside("milestone.load_begin", "loading model"),
+        Inside(
+            "milestone.slots",
+            "initializing",
+            r"initializing(?:, n_slots = (?P<n_slots>\d+), n_ctx_slot = (?P<n_ctx_slot>\d+)"
+            r"(?:, kv_unified = '?(?P<kv_unified>\w+)'?)?| slots, n_slots = (?P<n_slots_old>\d+))",
+        ),
+        Inside("milestone.idle", "all slots are idle"),
+        Inside(
+            "failure.port",
+            "couldn't bind HTTP server socket",
+            r"couldn't bind HTTP server socket(?:, hostname: (?P<host>[^,\s]+), port: (?P<port>\d+))?",
+        ),
+        Inside("failure.load", "failed to load", r"failed to load (?:draft )?model"),
+        Inside("failure.load", "exiting due to model loading error"),
+        Inside("failure.ptx", "unsupported toolchain"),
+        Inside("failure.oom", "out of memory", r"(?:cudaMalloc failed: |CUDA error: )?out of memory"),
+        Inside("failure.oom", "failed to allocate", r"failed to allocate \S+ buffer(?: of size (?P<requested>\d+))?"),
+        Inside("failure.cuda", "CUDA error"),
+        Inside("failure.argparse", "error: ", r"^error: (?P<message>.*)"),
+        Inside("failure.argparse", "the argument has been removed"),
+        Inside("failure.abort", "GGML_ASSERT"),
+    ),
+    (
+        "listening",
+        "model",
+        "initializing",
+        "idle",
+        "couldn't bind",
+        "failed to",
+        "rror",
+        "emory",
+        "toolchain",
+        "argument",
+        "GGML_ASSERT",
+    ),
+)
+
+
+class LlamaGrammar(LineGrammar):
+    """See engines.base.Grammar. A slot line with a head is `slot_line` and carries its figures as fields as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sampler = Sampler()
+
+    def sample(self, record: LogRecord) -> dict[str, float]:
+        """Values after this record: see sampling.Sampler."""
+        return self._sampler.sample(record)
+
+    def _head(self, text: str) -> Head:
+        match = _HEAD.match(text)
+        if match is None and text[:5] not in _OWN:
+            text = strip_outer(text)[1]
+            match = _HEAD.match(text)
+        if match is None:
+            return Head("", {}, "", text)
+        fields: dict[str, Value] = {"t": match[2], "level": match[3]}
+        if match[1] is not None:
+            fields["port"] = int(match[1])
+        return Head("", fields, _LEVELS[match[3]], text[match.end() :])
+
+    def _classify(self, head: Head, extras: dict[str, str]) -> Found | None:
+        message = head.message[:TEXT_LIMIT]
+        slot = _SLOT.match(message)
+        fields: dict[str, Value] = {}
+        if slot is not None:
+            fields["slot"], fields["task"] = int(slot["slot"]), int(slot["task"])
+            rest = slot["message"]
+            kind = _figures(rest, fields)
+            if "t" not in head.fields and kind is not None:
+                return Found(kind, fields)
+            fields["function"], fields["message"] = slot["function"], rest.strip()
+            return Found("slot_line", fields)
+        kind = _figures(message, fields)
+        if kind is not None:
+            return Found(kind, fields)
+        if "log_server_r" in message or message.startswith("request: "):
+            return _request(message)
+        found = access(message)
+        return Found("access", found) if found is not None else TABLE.find(message)
+
+    def _failure(self, message: str) -> Found | None:
+        return TABLE.find_inside(message[:TEXT_LIMIT])
+
+
+_OWN = ("slot ", "srv  ", "main:", "llama", "ggml_", "load_")
+_REQUEST = re.compile(r"request: (?P<method>[A-Z]+) (?P<path>\S+) (?P<client>\S+) (?P<status>\d{3})")
+
+
+def _request(message: str) -> Found | None:
+    match = _REQUEST.search(message)
+    if match is None:
+        return None
+    return Found("access", {**match.groupdict(), "status": int(match["status"])})
+
+
+def _figures(message: str, fields: dict[str, Value]) -> str | None:
+    """Kind and figures of a slot's message; None where it carries none."""
+    for need, kind, pattern in _FIGURES:
+        if need not in message:
+            continue
+        match = pattern.search(message)
+        if match is None:
+            continue
+        for name, text in match.groupdict().items():
+            if name == "share":
+                if text is not None:
+                    fields["progress"] = round(float(text), 6)
+            elif text is not None:
+                fields[name] = converter(name)(text)
+        return kind
+    return None
+
+
+def new() -> LlamaGrammar:
+    """A fresh reader for one llama-server log."""
+    return LlamaGrammar()

@@ -1,0 +1,98 @@
+"""SGLang: flags, log grammar, metrics, milestones, failures, HTTP facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tokpit.domain.hostfacts import HostFacts, ModelFacts
+from tokpit.domain.records import LogRecord, MetricsPage
+from tokpit.domain.settings import Settings
+from tokpit.domain.verdict import RuleAnswer, Verdict
+from tokpit.engines.base import FlagIssue, FlagSchema, Grammar, Milestone, Recognised
+from tokpit.engines.flagkit import check, process
+from tokpit.engines.sglang import cmdline, flags, http
+
+
+class SglangEngine:
+    """SGLang, as tokpit.engines.base.Engine asks. Stateless."""
+
+    name = "sglang"
+    title = "SGLang"
+    http = http.FACTS
+
+    @property
+    def milestones(self) -> Sequence[Milestone]:
+        """The phases of a start, in order."""
+        from tokpit.engines.sglang import milestones
+
+        return milestones.MILESTONES
+
+    def recognise(self, argv: Sequence[str]) -> Recognised | None:
+        """See Engine."""
+        return cmdline.recognise(argv)
+
+    def recognise_worker(self, argv: Sequence[str]) -> str | None:
+        """See Engine."""
+        return cmdline.recognise_worker(argv)
+
+    def version_command(self, python: str) -> tuple[str, ...]:
+        """See Engine."""
+        return process.version_command(python, "sglang")
+
+    def default_program(self, prefix: str, version: str | None) -> tuple[str, ...]:
+        """See Engine."""
+        return cmdline.default_program(prefix, version)
+
+    def command(self, program: Sequence[str], settings: Settings, version: str | None) -> tuple[str, ...]:
+        """See Engine."""
+        return cmdline.command(program, flags.to_flags(settings, version))
+
+    def to_flags(self, settings: Settings, version: str | None) -> tuple[str, ...]:
+        """See Engine."""
+        return flags.to_flags(settings, version)
+
+    def from_flags(self, given: Sequence[str], version: str | None) -> Settings:
+        """See Engine."""
+        return flags.from_flags(given, version)
+
+    def check_flags(
+        self, given: Sequence[str], version: str | None, schema: FlagSchema | None = None
+    ) -> Sequence[FlagIssue]:
+        """See Engine."""
+        return check.check(flags.MAP, given, version, schema)
+
+    def check_rules(
+        self,
+        settings: Settings,
+        version: str | None,
+        model: ModelFacts,
+        host: HostFacts,
+        env: Mapping[str, str],
+    ) -> Sequence[RuleAnswer]:
+        """See Engine."""
+        from tokpit.engines.sglang import rules
+
+        return rules.check(settings, version, model, host, env)
+
+    def grammar(self) -> Grammar:
+        """See Engine."""
+        from tokpit.engines.sglang import grammar
+
+        return grammar.new()
+
+    def metrics(self, text: str) -> MetricsPage:
+        """See Engine."""
+        from tokpit.engines.sglang import metrics
+
+        return metrics.page(text)
+
+    def verdict(
+        self, records: Sequence[LogRecord], exit_code: int | None = None, signal: str | None = None
+    ) -> Verdict | None:
+        """See Engine."""
+        from tokpit.engines.sglang import failures
+
+        return failures.verdict(records, exit_code, signal)
+
+
+ENGINE = SglangEngine()

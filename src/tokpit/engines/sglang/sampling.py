@@ -1,0 +1,191 @@
+"""Metric values from SGLang's records, with what would mislead left out.
+
+Each data-parallel rank prints lines of its own, so a server's value is the sum (rates, requests, slots) or the
+maximum (usages) over the newest line of each rank. The rate on a decode line is tokens since that rank's previous
+decode line / wall time since, so the first line after an idle gap says nothing and is gated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from statistics import median
+
+from tokpit.domain.records import LogRecord, Value
+from tokpit.engines.logkit.clock import Clock
+from tokpit.engines.logkit.derived import hit_rate, plain_accept_rate, step_ms
+
+_STALE_S = 120.0
+"""A rank that has printed nothing for this long adds nothing: it is idle or gone."""
+_GAP_S = 30.0
+_SHORT_S = 3.0
+"""Stamps have whole seconds, so shorter gaps cannot be judged."""
+_DRAFT_TOKENS = re.compile(r"speculative_num_draft_tokens['\"]?[=:] ?(\d+)")
+
+
+class _Rank:
+    """What one data-parallel rank printed last."""
+
+    def __init__(self, *, fresh: bool) -> None:
+        self.t: float | None = None
+        self.gaps: deque[float] = deque(maxlen=16)
+        self.idle_seen = fresh
+        self.fresh = fresh
+        self.prefill_t: float | None = None
+        self.gated = False
+        self.decoded = False
+        self.values: dict[str, float] = {}
+
+    def polluted(self, t: float | None) -> bool:
+        """Whether the rate of a decode line at `t` includes time in which nothing ran."""
+        if self.fresh:
+            return True
+        if t is None or self.t is None:
+            return False
+        gap = t - self.t
+        usual = median(self.gaps) if self.gaps else None
+        if self.idle_seen:
+            return gap > max(_SHORT_S, 2 * usual) if usual is not None else gap > _SHORT_S
+        return False
+
+    def silent(self, t: float | None) -> bool:
+        """No line of any sort came between, for far longer than usual."""
+        last = max(self.t or 0.0, self.prefill_t or 0.0)
+        if t is None or not last:
+            return False
+        usual = median(self.gaps) if self.gaps else 0.0
+        return t - last > max(_GAP_S, 5 * usual)
+
+
+def _number(value: Value) -> float | None:
+    return None if value is None or isinstance(value, (str, tuple)) else float(value)
+
+
+class Sampler:
+    """State of one log's samples."""
+
+    def __init__(self) -> None:
+        self._clock = Clock()
+        self._ranks: dict[int, _Rank] = {}
+        self._starting = False
+        self._draft_tokens: float | None = None
+
+    def sample(self, record: LogRecord) -> dict[str, float]:
+        """Server-wide values after this record; empty for records that carry none."""
+        kind = record.kind
+        if kind == "decode_batch":
+            return self._decode(record)
+        if kind == "prefill_batch":
+            return self._prefill(record)
+        if kind == "failure.retract":
+            count = _number(record.fields.get("retracted_reqs"))
+            return {} if count is None else {"retracted_reqs": count}
+        if kind.startswith("milestone."):
+            return self._milestone(record)
+        return {}
+
+    def _milestone(self, record: LogRecord) -> dict[str, float]:
+        self._starting = record.kind != "milestone.ready" or self._starting
+        if record.kind == "milestone.args":
+            self._ranks.clear()
+            match = _DRAFT_TOKENS.search(str(record.fields.get("server_args_text", "")))
+            self._draft_tokens = float(match[1]) if match else None
+        cap = _number(record.fields.get("max_running_requests"))
+        return {"max_running_reqs": cap} if record.kind == "milestone.limits" and cap is not None else {}
+
+    def _rank(self, record: LogRecord) -> _Rank:
+        index = record.fields.get("dp_rank")
+        key = index if isinstance(index, int) else 0
+        rank = self._ranks.get(key)
+        if rank is None:
+            rank = self._ranks[key] = _Rank(fresh=self._starting)
+        return rank
+
+    def _decode(self, record: LogRecord) -> dict[str, float]:
+        rank, fields = self._rank(record), record.fields
+        t = self._clock.seconds(fields.get("ts"))
+        rank.gated = rank.polluted(t) or rank.silent(t)
+        if not rank.gated and t is not None and rank.t is not None and t > rank.t:
+            rank.gaps.append(t - rank.t)
+        rank.fresh = rank.idle_seen = False
+        rank.t, rank.decoded = t, True
+        rank.values = {name: value for name, value in ((n, _number(v)) for n, v in fields.items()) if value is not None}
+        return self._together(t)
+
+    def _together(self, now: float | None) -> dict[str, float]:
+        ranks = [r for r in self._ranks.values() if r.decoded and (now is None or r.t is None or now - r.t <= _STALE_S)]
+        out: dict[str, float] = {}
+        for tag, names in _SUMS:
+            found = _first_of(ranks, names)
+            if found:
+                out[tag] = sum(found)
+        for tag, names in _LARGEST:
+            found = _first_of(ranks, names)
+            if found:
+                out[tag] = max(found)
+        self._speculation(ranks, out)
+        rated = [r for r in ranks if "gen_tps" in r.values and not r.gated]
+        if rated and len(rated) == len(ranks):
+            out["gen_tps"] = sum(r.values["gen_tps"] for r in rated)
+            tokens = sum(r.values.get("running_reqs", 0.0) * r.values.get("accept_len", 1.0) for r in rated)
+            step = step_ms(tokens, 1.0, out["gen_tps"])
+            if step is not None:
+                out["step_ms"] = step
+        return out
+
+    def _speculation(self, ranks: list[_Rank], out: dict[str, float]) -> None:
+        spoken = [r for r in ranks if "accept_len" in r.values and r.values.get("running_reqs", 0) > 0]
+        weight = sum(r.values["running_reqs"] for r in spoken)
+        if not weight:
+            return
+        out["accept_len"] = sum(r.values["accept_len"] * r.values["running_reqs"] for r in spoken) / weight
+        rates = [
+            (plain_accept_rate(r.values["accept_len"], r.values["accept_rate"], self._draft_tokens), r)
+            for r in spoken
+            if "accept_rate" in r.values
+        ]
+        if rates:
+            total = sum(r.values["running_reqs"] for _, r in rates)
+            out["accept_rate"] = sum(rate * r.values["running_reqs"] for rate, r in rates) / total
+
+    def _prefill(self, record: LogRecord) -> dict[str, float]:
+        rank, fields = self._rank(record), record.fields
+        t = self._clock.seconds(fields.get("ts"))
+        before, rank.prefill_t = rank.prefill_t, t
+        idle = fields.get("running_reqs") == 0
+        rank.idle_seen = rank.idle_seen or idle
+        if fields.get("probe"):
+            return {}
+        out: dict[str, float] = {}
+        rate = _number(fields.get("prompt_tps"))
+        known = before is not None and t is not None and t - before <= _SHORT_S
+        if rate is not None and (known or not idle):
+            out["prompt_tps"] = rate
+        queue = _number(fields.get("queue_reqs"))
+        if queue is not None:
+            rank.values["queue_reqs"] = queue
+            out["queue_reqs"] = sum(r.values.get("queue_reqs", 0.0) for r in self._ranks.values())
+        new, cached = _number(fields.get("new_tokens")), _number(fields.get("cached_tokens"))
+        if new is not None and cached is not None:
+            share = hit_rate(new, cached)
+            if share is not None:
+                out["prefix_hit_rate"] = share
+        return out
+
+
+def _first_of(ranks: list[_Rank], names: tuple[str, ...]) -> list[float]:
+    return [r.values[name] for r in ranks for name in [next((n for n in names if n in r.values), "")] if name]
+
+
+_SUMS = (
+    ("running_reqs", ("running_reqs",)),
+    ("queue_reqs", ("queue_reqs",)),
+    ("kv_tokens", ("full_tokens", "tokens_used")),
+    ("state_slots", ("mamba_num",)),
+)
+_LARGEST = (
+    # `token usage` is the larger of several pools where a model has several; there the full pool is printed too.
+    ("kv_usage", ("full_token_usage", "token_usage")),
+    ("swa_usage", ("swa_usage",)),
+    ("state_usage", ("mamba_usage",)),
+)

@@ -1,0 +1,188 @@
+"""Failures that come from the operating system: memory, disk, shared memory, ports, permissions, limits, crashes."""
+
+from __future__ import annotations
+
+from tokpit.domain.verdict import Verdict
+from tokpit.engines.verdictkit.exits import by_status
+from tokpit.engines.verdictkit.signature import Case, Rank, Signature, retell, sig, whole
+
+_OOM = "Compare MemAvailable and the cgroup limit with what the server needs; lower host caches (hicache, KV "
+"offload) or pick a smaller checkpoint."
+
+
+def oom_killed(verdict: Verdict, case: Case) -> Verdict:
+    """Adds how much memory the victim held."""
+    rss = whole(verdict, "rss_kb")
+    size = f", which held {rss / 1048576:.1f} GiB" if rss is not None else ""
+    name = f" ({verdict.figures['name']})" if "name" in verdict.figures else ""
+    return retell(
+        verdict,
+        sentence=f"The kernel's OOM killer ended pid {{pid}}{name}{size}: the host (or its cgroup) ran out of memory.",
+        arithmetic=f"anon-rss {rss} kB / 1048576 = {rss / 1048576:.1f} GiB" if rss is not None else "",
+    )
+
+
+def port_in_use(verdict: Verdict, case: Case) -> Verdict:
+    """The port from the message, else from the settings or the argument echo."""
+    port = verdict.figures.get("port")
+    if port is None:
+        known = case.settings.port if case.settings else None
+        port = known if known is not None else case.number("port")
+    if port is None:
+        return verdict
+    return retell(
+        verdict,
+        {"port": port},
+        sentence="Port {port} is already in use: the server cannot listen, whatever it printed about being ready.",
+        next_action="See who listens (`ss -ltnp 'sport = :{port}'`) and since when; stop it if it is yours, or take "
+        "another port. If nobody listens, wait a minute (TIME-WAIT).",
+    )
+
+
+HTTP_PORT: tuple[Signature, ...] = (
+    sig(
+        "PORT_PERMISSION",
+        r"\[Errno 13\][^\n]*(?:bind|address)[^\n]*?(?:', (?P<port>\d+)\))?[^\n]*[Pp]ermission denied",
+        "The server may not listen on port {port}: ports below 1024 are reserved.",
+        "Take a port above 1024.",
+        survives=True,
+    ),
+    sig(
+        "LISTEN_ADDRESS",
+        r"\[Errno 99\][^\n]*(?:\('(?P<address>[^']*)', (?P<port>\d+)\))?[^\n]*[Cc]annot assign requested address",
+        "The address {address} does not belong to this host.",
+        "Listen on 0.0.0.0, 127.0.0.1 or an address of this host.",
+        survives=True,
+    ),
+    sig(
+        "PORT_IN_USE",
+        r"\[Errno (?:98|48)\][^\n]*?(?:\('(?P<address>[^']*)', (?P<port>\d+)(?:, [^)]*)?\))?:? ?[Aa]ddress already "
+        r"in use(?! \(addr=)",
+        "The port is already in use.",
+        "See who listens (`ss -ltnp`); if nobody does, wait a minute (TIME-WAIT) or take another port.",
+        phase="http",
+        refine=port_in_use,
+        survives=True,
+    ),
+)
+
+SYSTEM: tuple[Signature, ...] = (
+    sig(
+        "HOST_OOM_KILLED",
+        r"(?:Out of memory|Memory cgroup out of memory): Kill(?:ed)? process (?P<pid>\d+)(?: "
+        r"\((?P<name>[^)]*)\))?(?:.*?anon-rss:(?P<rss_kb>\d+)kB)?",
+        "",
+        _OOM,
+        refine=oom_killed,
+        survives=True,
+    ),
+    sig(
+        "HOST_OOM_KILLED",
+        r"oom-kill:.*?(?:task=(?P<name>[^,]*),)?pid=(?P<pid>\d+)",
+        "The kernel's OOM killer ended pid {pid} ({name}).",
+        _OOM,
+        survives=True,
+    ),
+    sig(
+        "HOST_MEM",
+        r"MemoryError|std::bad_alloc|\[Errno 12\]|Cannot allocate memory|DefaultCPUAllocator: (?:can't|not enough) "
+        r".*?(?:allocate (?P<bytes>\d+) bytes)?|paging file is too small",
+        "The host has no memory left for an allocation.",
+        _OOM,
+    ),
+    sig(
+        "SHM_TOO_SMALL",
+        r"Insufficient space in (?P<where>/\S+?)[ :]|unable to (?:open|allocate|write|mmap)[^\n]*(?:shared memory|"
+        r"/torch_)|insufficient shared memory|No space left on device: '?/dev/shm|/dev/shm[^\n]*No space left|"
+        r"\[Errno 28\] No space left on device: '/(?:psm_|dev/shm)|Bus error|\[Errno 14\] Bad address",
+        "Shared memory (/dev/shm) is too small or full.",
+        "Give the container more (`--shm-size`, `--ipc=host`), and remove what dead servers left in /dev/shm.",
+    ),
+    sig(
+        "DISK_FULL",
+        r"\[Errno 28\]|No space left on device|[Dd]isk quota exceeded|\[Errno 122\]|Not enough free disk space|os "
+        r"error 28",
+        "The disk (or the quota) is full.",
+        "See `df -h` for the model cache, /tmp and the log folder; move HF_HOME, TMPDIR or the caches of triton and "
+        "torch.",
+    ),
+    sig(
+        "READ_ONLY",
+        r"\[Errno 30\][^\n]*(?:: '(?P<path>[^']*)')?|Read-only file system",
+        "The server wrote to a read-only file system {path}.",
+        "Point HF_HOME, TMPDIR and the kernel caches to a writable folder.",
+    ),
+    sig(
+        "PERMISSION_DENIED",
+        r"PermissionError: \[Errno (?:13|1)\][^\n:]*(?:: '(?P<path>[^']*)')?|(?:^|\n)[^\n]*: Permission denied$",
+        "The launch user may not use {path}.",
+        "Check owner and mode of the path as the launch user, and how it is mounted in the container.",
+    ),
+    sig(
+        "TOO_MANY_FILES",
+        r"^\w*Error: \[Errno 24\] Too many open files|^OSError: \[Errno 24\]",
+        "The limit of open files is reached.",
+        "Raise it before the launch: `ulimit -n 65536`, LimitNOFILE= in a unit.",
+    ),
+    sig(
+        "PROCESS_LIMIT",
+        r"can't start new thread|Thread creation failed|pthread_create failed|Resource temporarily unavailable|"
+        r"\[Errno 11\]",
+        "The limit of processes or threads is reached.",
+        "Raise it (`ulimit -u`, TasksMax=, the container's pids limit), or set OMP_NUM_THREADS=1.",
+    ),
+    sig(
+        "MEMLOCK_LIMIT",
+        r"cudaHostRegister|cudaHostAlloc|[Cc]annot lock memory|ibv_reg_mr|mlock",
+        "Memory could not be pinned.",
+        "Raise the limit (`ulimit -l unlimited`, LimitMEMLOCK=infinity) and check free host memory.",
+        rank=Rank.VAGUE,
+    ),
+    sig(
+        "NAME_RESOLUTION",
+        r"gaierror: \[Errno -\d\]|Name or service not known|Temporary failure in name resolution",
+        "A host name could not be resolved.",
+        "Check the name (dist-init or master address, hub) and DNS on the host.",
+        rank=Rank.VAGUE,
+    ),
+    sig(
+        "SEGFAULT",
+        r"Segmentation fault|SIGSEGV|Segfault encountered",
+        "The server crashed with a segmentation fault: native code, not Python.",
+        "Check that driver, CUDA, torch and kernel packages fit together; the stack below it names the library.",
+        rank=Rank.VAGUE,
+    ),
+    sig(
+        "ILLEGAL_INSTRUCTION",
+        r"Illegal instruction|SIGILL",
+        "The server used an instruction that this CPU lacks.",
+        "Install a build for this CPU (without AVX-512 or AMX).",
+    ),
+    sig(
+        "HOST_OOM_KILLED",
+        r"^Killed$",
+        "The server was killed (SIGKILL): nearly always the kernel's OOM killer.",
+        _OOM,
+        rank=Rank.DEATH,
+    ),
+    sig(
+        "ABORTED",
+        r"^(?:Aborted\b|terminate called|Fatal Python error: Aborted)",
+        "Native code aborted the server.",
+        "Read the lines above the abort.",
+        rank=Rank.DEATH,
+    ),
+)
+
+
+def died(pattern: str, sentence: str) -> Signature:
+    """A line that says which process died with which status; groups `status` and maybe `who`."""
+    return sig(
+        "PROCESS_DIED",
+        pattern,
+        sentence,
+        "Look above for its first error, and in `dmesg` for its pid.",
+        anywhere=True,
+        rank=Rank.DEATH,
+        refine=by_status,
+    )

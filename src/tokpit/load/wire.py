@@ -1,0 +1,269 @@
+"""The own session: sockets that carry the kernel's receive time, and responses read inside the event loop's callback.
+
+The arrival of a chunk is the time at which the kernel took the segment (SO_TIMESTAMPNS through `recvmsg`), so that
+neither a busy event loop nor a parser adds to it. Everything goes through public interfaces: `socket_factory` of
+aiohttp's TCPConnector, a socket subclass whose `recv` is what asyncio calls, and `set_protocol` of the transport.
+Under uvloop, on other systems and with an older aiohttp the stamp is the time at which the callback ran.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import sys
+import weakref
+from typing import Any, Optional, cast
+
+import aiohttp
+from aiohttp.payload import BytesPayload
+
+from .clock import Clock, now_ns
+from .stream import Decoder, Exchange
+
+SO_TIMESTAMPNS = 35
+"""asm-generic/socket.h; the socket module has no name for it before Python 3.15. The control message has the same."""
+_SPEC = struct.Struct("@qq")
+_ANCILLARY = socket.CMSG_SPACE(_SPEC.size) if hasattr(socket, "CMSG_SPACE") else 0
+_READ_BYTES = 64 * 1024
+
+
+class StampedSocket(socket.socket):
+    """A stream socket that remembers when the kernel received what it last read (CLOCK_REALTIME, 0 = unknown)."""
+
+    stamp_ns = 0
+    requests = 0
+
+    def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
+        """As socket.recv, and keeps the stamp."""
+        data, ancillary, _, _ = self.recvmsg(min(bufsize, _READ_BYTES), _ANCILLARY, flags)
+        self._keep(ancillary)
+        return data
+
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0, /) -> int:
+        """As socket.recv_into, and keeps the stamp."""
+        view = memoryview(buffer)[:nbytes] if nbytes else buffer
+        size, ancillary, _, _ = self.recvmsg_into([view], _ANCILLARY, flags)
+        self._keep(ancillary)
+        return size
+
+    def _keep(self, ancillary: list[tuple[int, int, bytes]]) -> None:
+        for _level, kind, data in ancillary:
+            if kind == SO_TIMESTAMPNS and len(data) == _SPEC.size:
+                seconds, nanoseconds = _SPEC.unpack(data)
+                self.stamp_ns = seconds * 1_000_000_000 + nanoseconds
+                return
+        self.stamp_ns = 0
+
+
+class StampedBody(BytesPayload):
+    """A request body that starts its request's clock when it is written, which is when the request goes out."""
+
+    def __init__(self, body: bytes, exchange: Exchange) -> None:
+        super().__init__(body, content_type="application/json")
+        self._exchange = exchange
+
+    async def write(self, writer: Any) -> None:
+        """Starts the clock, then writes (aiohttp before 3.12 calls this one)."""
+        self._exchange.t_sent = now_ns()
+        await super().write(writer)
+
+    async def write_with_length(self, writer: Any, content_length: int | None) -> None:
+        """Starts the clock, then writes."""
+        self._exchange.t_sent = now_ns()
+        await super().write_with_length(writer, content_length)
+
+
+class Tap(asyncio.Protocol):
+    """Sits between a transport and aiohttp's protocol while one response streams.
+
+    Bytes go through aiohttp's parser; what it decoded is taken out at once and given to the decoder with the time of
+    the read. From the end of the head until the decoder is attached the transport is paused, so that every byte of
+    the body is matched to its own read.
+    """
+
+    def __init__(self, transport: Any, inner: Any, sock: StampedSocket | None, clock: Clock) -> None:
+        self._transport = transport
+        self._inner = inner
+        self._sock = sock
+        self._clock = clock
+        self._head = b""
+        self._head_seen = self._paused = False
+        self._stamp = 0
+        self._kernel = False
+        self._content: Any = None
+        self._decoder: Decoder | None = None
+        self._done: asyncio.Future[None] | None = None
+        self.lost: BaseException | None = None
+        transport.set_protocol(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the answer."""
+        sock = self._sock
+        self._kernel = sock is not None and sock.stamp_ns > 0
+        self._stamp = self._clock.from_realtime(sock.stamp_ns) if sock is not None and self._kernel else now_ns()
+        if self._content is None and not self._head_seen:
+            self._head = (self._head + data)[-65536:]
+            self._head_seen = b"\r\n\r\n" in self._head
+            if self._head_seen and not self._transport.is_closing():
+                self._transport.pause_reading()
+                self._paused = True
+        self._inner.data_received(data)
+        if self._content is not None:
+            self._drain()
+
+    def attach(self, content: Any, decoder: Decoder) -> asyncio.Future[None]:
+        """Starts decoding; the future is done at the end of the body, or carries what broke it."""
+        self._content, self._decoder = content, decoder
+        self._done = asyncio.get_running_loop().create_future()
+        self._drain()
+        self._resume()
+        return self._done
+
+    def detach(self) -> None:
+        """Gives the transport back to aiohttp."""
+        self._content = None
+        if self._transport.get_protocol() is self:
+            self._transport.set_protocol(self._inner)
+        self._resume()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection is gone, cleanly if `exc` is None."""
+        self.lost = exc
+        self._inner.connection_lost(exc)
+        if self._content is not None:
+            self._drain(closed=True)
+
+    def eof_received(self) -> bool | None:
+        """The peer closed its side."""
+        return cast(Optional[bool], self._inner.eof_received())
+
+    def pause_writing(self) -> None:
+        """Handed on."""
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Handed on."""
+        self._inner.resume_writing()
+
+    def _resume(self) -> None:
+        if self._paused:
+            self._paused = False
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def _drain(self, *, closed: bool = False) -> None:
+        content, done, decoder = self._content, self._done, self._decoder
+        if done is None or decoder is None or done.done():
+            return
+        error = content.exception()
+        if error is None:
+            data = content.read_nowait()
+            if data:
+                if self._kernel:
+                    decoder.x.kernel_reads += 1
+                decoder.feed(data, self._stamp)
+            error = content.exception()
+        if error is not None:
+            done.set_exception(error)
+        elif content.at_eof():
+            self.detach()
+            done.set_result(None)
+        elif closed:
+            done.set_exception(self.lost or ConnectionResetError("the connection closed inside the body"))
+
+
+def untap(response: aiohttp.ClientResponse) -> None:
+    """Lets aiohttp read `response` itself; does nothing for a response of a foreign session."""
+    tap = getattr(response, "tap", None)
+    if isinstance(tap, Tap):
+        tap.detach()
+
+
+class Wire:
+    """What belongs to one own session: its clock and its sockets by descriptor."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.kernel_stamps = False
+        """Whether this session's sockets can carry kernel stamps."""
+        self._sockets: weakref.WeakValueDictionary[int, StampedSocket] = weakref.WeakValueDictionary()
+
+    def open_socket(self, address: Any) -> socket.socket:
+        """A socket for aiohttp's `socket_factory`; `address` is an entry of getaddrinfo."""
+        family, kind, proto = address[0], address[1], address[2]
+        sock = StampedSocket(family=family, type=kind, proto=proto)
+        sock.setblocking(False)
+        if sys.platform == "linux":
+            try:
+                sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+            except OSError:
+                pass
+        self._sockets[sock.fileno()] = sock
+        return sock
+
+    def socket_of(self, transport: Any) -> StampedSocket | None:
+        """The own socket under `transport`; None for a foreign one."""
+        sock = transport.get_extra_info("socket")
+        return self._sockets.get(sock.fileno()) if sock is not None else None
+
+    def response_class(self) -> type[aiohttp.ClientResponse]:
+        """The response class for a session on this wire."""
+        wire = self
+
+        class TappedResponse(aiohttp.ClientResponse):
+            """Installs the tap before the first byte of the answer."""
+
+            tap: Tap | None = None
+            reused = False
+
+            async def start(self, connection: Any) -> aiohttp.ClientResponse:
+                transport = connection.transport
+                if transport is not None and hasattr(transport, "set_protocol"):
+                    sock = wire.socket_of(transport)
+                    self.tap = Tap(transport, connection.protocol, sock, wire.clock)
+                    if sock is not None:
+                        sock.requests += 1
+                        self.reused = sock.requests > 1
+                try:
+                    return await super().start(connection)
+                except BaseException as error:
+                    if self.tap is not None:
+                        self.tap.detach()
+                        error.tokpit_reused = self.reused  # type: ignore[attr-defined] # read by the caller
+                    raise
+
+        return TappedResponse
+
+
+def allow_connections(count: int) -> None:
+    """Raises this process's soft limit of open files, as far as its hard limit lets it, to fit `count` sockets."""
+    try:
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = count + 256
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    except (ImportError, OSError, ValueError):
+        pass
+
+
+def open_session(clock: Clock, *, connect_timeout_s: float) -> aiohttp.ClientSession:
+    """A session made for measuring: no connection limit, no cookies, no proxy, kernel stamps where possible."""
+    wire = Wire(clock)
+    options: dict[str, Any] = {"limit": 0, "limit_per_host": 0, "keepalive_timeout": 4.0, "ttl_dns_cache": 3600}
+    try:
+        connector = aiohttp.TCPConnector(socket_factory=wire.open_socket, **options)
+        wire.kernel_stamps = sys.platform == "linux"
+    except TypeError:  # aiohttp before 3.12
+        connector = aiohttp.TCPConnector(**options)
+    return aiohttp.ClientSession(
+        connector=connector,
+        response_class=wire.response_class(),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s, sock_read=None),
+        trust_env=False,
+        auto_decompress=False,
+    )

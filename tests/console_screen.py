@@ -17,7 +17,7 @@ SIZES = ((80, 24), (120, 40), (200, 60))
 @asynccontextmanager
 async def console(session: Any, size: tuple[int, int] = (120, 40), **options: Any) -> AsyncIterator[Pilot[None]]:
     app = TokpitApp(session, **options)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size, notifications=True) as pilot:
         await until(pilot, lambda: len(app.screen_stack) > 1)
         app.screen.pump()  # type: ignore[attr-defined]  # every tokpit screen has one
         await pilot.pause()

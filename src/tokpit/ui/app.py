@@ -86,7 +86,7 @@ class TokpitApp(App[None]):
         self._spawn(self._import_plotext())
 
     async def _import_plotext(self) -> None:
-        # The import takes a third of a second: in a thread, after the first paint; charts use the small engine until then.
+        # The import takes a third of a second: in a thread, after the first paint; till then the small engine draws.
         await asyncio.to_thread(import_module, "plotext._kernel.terminal")
         self.plotext_ready = True
 

@@ -131,7 +131,7 @@ def first_values(spec: HostSpec | None, engine_name: str) -> dict[str, str]:
 
 
 def sweep_plan(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Arguments of `sweep.start`: `levels` (text), `requests` (None: by concurrency), `max_tokens`. Raises UsageError."""
+    """Arguments of `sweep.start`: `levels`, `requests` (None: by concurrency), `max_tokens`. Raises UsageError."""
     levels = []
     for part in fields.get("levels", "").replace(" ", ",").split(","):
         if part:

@@ -6,10 +6,10 @@ import sys
 from typing import Any
 
 import pytest
-from console_feed import FakeHistory, Recorder, fill, run
-from console_screen import SIZES, console, rows, shows, text, until
 from textual.widgets import Input
 
+from console_feed import FakeHistory, Recorder, fill, run
+from console_screen import SIZES, console, rows, shows, text, until
 from tokpit.errors import StopError
 from tokpit.ops.gate import ConfirmRequest, Risk
 from tokpit.ui.actions import ACTIONS, actions_for
@@ -161,7 +161,6 @@ async def test_confirm_shows_the_exact_lines_and_enter_does_nothing_by_itself() 
 async def test_a_destructive_command_needs_its_word() -> None:
     async with console(Recorder()) as pilot:
         task = await ask(pilot, request())
-        pilot.app.screen.query_one("#word", Input).focus()
         await pilot.press(*"3000", "enter")
         await pilot.pause()
         assert not task.done()

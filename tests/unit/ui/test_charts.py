@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokpit.ui import figures
@@ -16,16 +16,16 @@ from tokpit.ui.widgets.panel import lines_text
 CANVASES = (BrailleCanvas, PlotextCanvas)
 
 
-def chart(ys: list[float], *, high: float = 400.0, style: str = "series-1") -> Chart:
+def chart(ys: list[float], *, high: float = 400.0, marks: tuple[float, ...] = ()) -> Chart:
     xs = [float(n) for n in range(len(ys))]
     end = max(1.0, xs[-1] if xs else 1.0)
     return Chart(
-        (Curve("a", style, xs, ys),),
+        (Curve("a", "series-1", xs, ys),),
         (0.0, end),
         (0.0, high),
         ((0.0, "-5m"), (end, "now")),
         ((0.0, "0"), (high / 2, f"{high / 2:g}"), (high, f"{high:g}")),
-        (end / 2,),
+        marks,
     )
 
 
@@ -35,7 +35,9 @@ def dots(rows: list[str]) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("canvas", CANVASES)
 @pytest.mark.parametrize("size", [(24, 6), (43, 9), (80, 20), (160, 28)])
-def test_both_engines_draw_exactly_the_room_with_axes_and_labels(canvas: type[ChartCanvas], size: tuple[int, int]) -> None:
+def test_both_engines_draw_exactly_the_room_with_axes_and_labels(
+    canvas: type[ChartCanvas], size: tuple[int, int]
+) -> None:
     rows = canvas().draw(chart([200.0 + 100 * math.sin(n / 9) for n in range(300)]), *size)
     assert len(rows) == size[1]
     assert all(row_width(row) <= size[0] for row in rows)
@@ -54,9 +56,19 @@ def test_higher_values_are_drawn_higher(canvas: type[ChartCanvas]) -> None:
 
 
 @pytest.mark.parametrize("canvas", CANVASES)
+def test_a_mark_is_drawn_in_its_own_style(canvas: type[ChartCanvas]) -> None:
+    rows = canvas().draw(chart([100.0] * 60, marks=(30.0,)), 60, 12)
+    assert "mark" in {style for row in rows for _, style in row}
+
+
+@pytest.mark.parametrize("canvas", CANVASES)
 def test_curves_keep_the_style_they_were_given(canvas: type[ChartCanvas]) -> None:
     two = Chart(
-        (Curve("a", "series-1", [0, 9], [10, 10]), Curve("b", "series-2", [0, 9], [30, 30])), (0, 9), (0, 40), (), ((0, "0"),)
+        (Curve("a", "series-1", [0, 9], [10, 10]), Curve("b", "series-2", [0, 9], [30, 30])),
+        (0, 9),
+        (0, 40),
+        (),
+        ((0, "0"),),
     )
     styles = {style for row in canvas().draw(two, 50, 10) for word, style in row if dots([word])}
     assert styles == {"series-1", "series-2"}
@@ -79,12 +91,15 @@ def test_two_figures_of_the_same_engine_do_not_share_anything(canvas: type[Chart
 
 
 @pytest.mark.parametrize("canvas", CANVASES)
+@settings(deadline=None, max_examples=40)
 @given(
     ys=st.lists(st.floats(-1e6, 1e6) | st.just(math.nan), max_size=40),
     width=st.integers(0, 90),
     height=st.integers(0, 20),
 )
-def test_no_data_and_no_size_break_an_engine(canvas: type[ChartCanvas], ys: list[float], width: int, height: int) -> None:
+def test_no_data_and_no_size_break_an_engine(
+    canvas: type[ChartCanvas], ys: list[float], width: int, height: int
+) -> None:
     rows = canvas().draw(chart(ys), width, height)
     assert len(rows) == height
 
@@ -121,7 +136,8 @@ def test_ticks_say_time_back_from_now() -> None:
 @pytest.mark.parametrize(
     ("value", "unit", "said"),
     [(None, "tok/s", "–"), (376.52, "tok/s", "376.5 tok/s"), (0.213, "fraction", "21%"), (0.012, "fraction", "1.2%"),
-     (0.31, "s", "310 ms"), (12.34, "s", "12.3 s"), (9.0, "req", "9 req"), (0.0, "tok/s", "0 tok/s"), (12345.6, "tok", "12 346 tok")],
+     (0.31, "s", "310 ms"), (12.34, "s", "12.3 s"), (9.0, "req", "9 req"), (0.0, "tok/s", "0 tok/s"),
+     (12345.6, "tok", "12 346 tok")],
 )  # fmt: skip
 def test_quantities_are_said_with_their_unit(value: float | None, unit: str, said: str) -> None:
     assert figures.quantity(value, unit) == said

@@ -3,9 +3,9 @@ from __future__ import annotations
 import time
 
 import pytest
+
 from console_feed import HOST, Recorder, fill, gpu, link, server
 from console_screen import SIZES, console, rows, shows, text, until
-
 from tokpit.domain.records import GpuRecord, HostRecord, LinkState, Problem, Sample, ServersRecord
 from tokpit.transport.base import HostSpec
 from tokpit.ui.charts.panel import ChartPanel

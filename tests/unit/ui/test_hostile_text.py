@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
+
 from console_feed import HOST, Recorder, fill, launch, link, server, sweep, text_line
 from console_screen import console, rows, shows, text, until
-
-from tokpit.domain.records import GpuRecord, HostRecord, LinkState, LogBatch, Problem, ServersRecord
+from tokpit.domain.records import GpuRecord, HostRecord, LinkState, LogBatch, Problem
 from tokpit.transport.base import HostSpec
 from tokpit.ui.app import TokpitApp
 from tokpit.ui.screens.base import tell
@@ -57,7 +57,9 @@ async def test_names_models_reasons_and_problems_cannot_act(evil: str) -> None:
         await pilot.press("s")
         await shows(pilot, "concurrency levels")
         pilot.app.screen.operation_id = "x"  # type: ignore[attr-defined]
-        session.store.apply(sweep(2, op_id="x", status="failed", error=evil, hint=evil, title=evil, result={evil: evil}))
+        session.store.apply(
+            sweep(2, op_id="x", status="failed", error=evil, hint=evil, title=evil, result={evil: evil})
+        )
         shown = await shows(pilot, "2 levels kept")
         assert not [char for char in BAD if char in shown]
         await pilot.press("escape", "l")

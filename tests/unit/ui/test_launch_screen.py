@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from console_feed import HOST, Recorder, fill, launch, server
-from console_screen import console, rows, shows, text, until
 from textual.widgets import Input
 
+from console_feed import HOST, Recorder, fill, launch, server
+from console_screen import console, rows, shows, text, until
 from tokpit.transport.base import HostSpec
 from tokpit.ui.screens.launch import LaunchScreen
 

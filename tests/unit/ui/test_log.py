@@ -3,9 +3,9 @@ from __future__ import annotations
 import time
 
 import pytest
+
 from console_feed import Recorder, decode_line, fill, text_line
 from console_screen import console, rows, shows, text, until
-
 from tokpit.domain.records import LogBatch, LogRecord
 from tokpit.store.live import LogRing
 from tokpit.ui.widgets.log_model import LogModel
@@ -84,10 +84,16 @@ def test_a_search_without_match_says_so_and_moves_nothing() -> None:
 
 
 def test_a_record_of_several_lines_is_shown_line_by_line() -> None:
-    trace = LogRecord(7, "traceback", "ValueError: no", lines=("Traceback:", "  File x", "ValueError: no"), level="error")
+    trace = LogRecord(
+        7, "traceback", "ValueError: no", lines=("Traceback:", "  File x", "ValueError: no"), level="error"
+    )
     model = LogModel()
     model.feed(ring(trace))
-    assert [(line.number, line.text) for line in model.rows] == [(7, "Traceback:"), (8, "  File x"), (9, "ValueError: no")]
+    assert [(line.number, line.text) for line in model.rows] == [
+        (7, "Traceback:"),
+        (8, "  File x"),
+        (9, "ValueError: no"),
+    ]
 
 
 def test_memory_is_bounded_and_a_held_view_keeps_its_place_when_old_rows_leave() -> None:

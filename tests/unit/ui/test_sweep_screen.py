@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from console_feed import Recorder, fill, server, sweep
-from console_screen import SIZES, console, rows, shows, text, until
 from textual.widgets import Input
 
+from console_feed import Recorder, fill, server, sweep
+from console_screen import SIZES, console, rows, shows, text, until
 from tokpit.ui.screens.cockpit import Cockpit
 from tokpit.ui.screens.sweep import SweepScreen
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from console_feed import Recorder, fill
-from console_screen import console, shows, until
 from textual.color import Color
 
+from console_feed import Recorder, fill
+from console_screen import console, shows, until
 from tokpit.errors import ConfigError
 from tokpit.ui.palette import SERIES, Palette
 from tokpit.ui.theming import DEFAULT_THEME, all_themes, read_themes, shipped_folder, theme_from
@@ -43,11 +43,14 @@ def test_theme_file_is_valid_and_named_like_its_file(path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(THEMES))
 def test_every_style_can_be_read_on_its_background(name: str) -> None:
     theme = THEMES[name]
-    fields = {k: str(getattr(theme, k)) for k in ("primary", "accent", "warning", "error", "success", "foreground", "background")}
+    fields = {
+        k: str(getattr(theme, k))
+        for k in ("primary", "accent", "warning", "error", "success", "foreground", "background")
+    }
     palette = Palette({**fields, **theme.variables})
     floor = 7.0 if "high-contrast" in name else 4.5
-    for style, least in (("fg", floor), ("dim", 4.5 if floor == 4.5 else 7.0), ("bad", 3.5), ("warn", 3.5), ("good", 3.5),
-                         ("log-error", 3.5), ("log-warning", 3.5), ("log-number", 4.0), *((s, 3.0) for s in SERIES)):  # fmt: skip
+    least_of = {"fg": floor, "dim": floor, "bad": 3.5, "warn": 3.5, "good": 3.5, "log-error": 3.5, "log-number": 4.0}
+    for style, least in {**least_of, **dict.fromkeys(SERIES, 3.0)}.items():
         color = palette[style].color
         assert color is not None
         found = contrast(Color.from_rich_color(color), palette.background)

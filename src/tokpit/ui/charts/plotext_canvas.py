@@ -6,6 +6,7 @@ of its kernel. Colours go in as codes 1, 2, 3 ... and come back out as palette n
 
 from __future__ import annotations
 
+import math
 import re
 from importlib import import_module
 from typing import Any
@@ -33,7 +34,7 @@ class PlotextCanvas:
 
     def draw(self, chart: Chart, width: int, height: int) -> list[Row]:
         """Exactly `height` rows."""
-        curves = [c for c in chart.curves if any(y == y for y in c.ys)]
+        curves = [c for c in chart.curves if not all(math.isnan(y) for y in c.ys)]
         if width < MIN_WIDTH or height < MIN_HEIGHT or not curves:
             return self._small.draw(chart, width, height)
         if self._figure is None:
@@ -48,13 +49,14 @@ class PlotextCanvas:
         figure.axes(False, axis=1, side=1)
         figure.plot_size(width, height)
         cells = width - gutter_width(chart.y_ticks) - 1
+        low, high = chart.y_range
         sequence = []
         pieces: list[tuple[list[float], list[float]]] = []
         for code, curve in enumerate(curves, start=1):
             styles[code] = curve.style
             for xs, ys in _pieces(*thin(curve.xs, curve.ys, *chart.x_range, cells)):
                 sequence.append(self._pixel(foreground=code))
-                pieces.append((xs, ys))
+                pieces.append((xs, [min(max(y, low), high) for y in ys]))
         for x in chart.marks:
             sequence.append(self._pixel(foreground=_MARK_CODE))
             pieces.append(([x, x], list(chart.y_range)))
@@ -80,7 +82,7 @@ def _pieces(xs: list[float], ys: list[float]) -> list[tuple[list[float], list[fl
     run_x: list[float] = []
     run_y: list[float] = []
     for x, y in zip(xs, ys, strict=True):
-        if y == y:
+        if not math.isnan(y):
             run_x.append(x)
             run_y.append(y)
         elif run_x:

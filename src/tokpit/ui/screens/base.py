@@ -1,8 +1,7 @@
-"""What every screen shares: the pump that redraws what changed, and the running of commands with errors as sentences."""
+"""What every screen shares: the pump that redraws what changed, and the running of commands."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -70,8 +69,7 @@ class PumpedScreen(Screen[None]):
 async def attempt(console: TokpitApp, command_id: str, **args: Any) -> Any:
     """Run a command; None where it failed, with the sentence shown."""
     try:
-        result = console.session.execute(command_id, **args)
-        return await result if inspect.isawaitable(result) else result
+        return await console.session.execute(command_id, **args)
     except TokpitError as error:
         tell(console, error.message, hint=error.hint, bad=True)
     return None

@@ -126,8 +126,15 @@ class Cockpit(PumpedScreen):
         has_server = self.view.server is not None
         gpus = self.query_one(GpuPanel)
         wanted = tuple(c.spec.id for c in self._charts if c.spec.always or c.has_data(self.view.server))
-        key = (width, height, has_server, wanted, gpus.wanted_rows(), self.query_one(HostTree).wanted_rows())
-        key = (*key, self._zoomed)
+        key = (
+            width,
+            height,
+            has_server,
+            wanted,
+            gpus.wanted_rows(),
+            self.query_one(HostTree).wanted_rows(),
+            self._zoomed,
+        )
         if key == self._folded_for or not width:
             return
         self._folded_for = key

@@ -48,7 +48,11 @@ class RunPanel(Panel):
             return []
         took = figures.duration(run.ended_at - run.started_at) if run.ended_at is not None else figures.NA
         rows: list[Row] = [
-            [(safe(run.target), "bold"), (f"  {model_name(run.model) if run.model else ''}", "fg"), (f"  took {took}", "dim")],
+            [
+                (safe(run.target), "bold"),
+                (f"  {model_name(run.model) if run.model else ''}", "fg"),
+                (f"  took {took}", "dim"),
+            ],
             [(" ".join(name.rjust(w) for name, w in COLUMNS), "dim")],
         ]
         rows += [[(level_text(level), "fg")] for level in run.levels]
@@ -140,7 +144,7 @@ class HistoryScreen(PumpedScreen):
 
     @on(DataTable.RowHighlighted)
     def _highlighted(self, event: DataTable.RowHighlighted) -> None:
-        run = self.runs.get(str(event.row_key.value)) if event.row_key else None
+        run = self.runs.get(str(event.row_key.value))
         if run is not None:
             self._show(run)
 

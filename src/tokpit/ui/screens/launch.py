@@ -37,7 +37,9 @@ class LaunchScreen(PumpedScreen):
     """See the module docstring. Leaving does not end a launch under way."""
 
     BINDINGS = bindings_for("launch")
-    CSS = FORM_CSS + """
+    CSS = (
+        FORM_CSS
+        + """
     LaunchScreen #preview-title { margin-top: 1; }
     LaunchScreen #preview { height: auto; max-height: 9; padding: 0 1; margin: 0 1; background: $surface; }
     LaunchScreen #preview.off { color: $warning; }
@@ -45,6 +47,7 @@ class LaunchScreen(PumpedScreen):
     LaunchScreen.running .form, LaunchScreen.running .heading, LaunchScreen.running #preview { display: none; }
     LaunchScreen.running #steps { display: block; }
     """
+    )
 
     def __init__(self, view: View, host: str) -> None:
         super().__init__(view)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -34,7 +34,7 @@ class ConfirmScreen(ModalScreen[bool]):
     """Cancel has the focus; a destructive command wants its word typed first."""
 
     CSS = _CSS.replace("{name}", "ConfirmScreen")
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,n", "cancel", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", show=False)]
 
     def __init__(self, request: ConfirmRequest) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class ConfirmScreen(ModalScreen[bool]):
                     yield Static(content("\n".join(mask_secrets(line) for line in request.lines)))
             if request.typed_word:
                 yield Static(content(f"Type {request.typed_word} to go on:"))
-                yield Input(id="word", compact=True)
+                yield Input(id="word", placeholder=request.typed_word, compact=True, select_on_focus=False)
             with Horizontal(id="buttons"):
                 yield Button("Cancel", id="cancel")
                 yield Button("Do it", id="go", variant="error" if request.typed_word else "primary")
@@ -62,6 +62,14 @@ class ConfirmScreen(ModalScreen[bool]):
         """Doing nothing is the answer at hand."""
         self.query_one("#go", Button).disabled = bool(self.request.typed_word)
         self.query_one("#cancel", Button).focus()
+
+    def on_key(self, event: events.Key) -> None:
+        """What is typed goes into the line although Cancel has the focus."""
+        word = self.query("#word").first(Input) if self.request.typed_word else None
+        if word is not None and not word.has_focus and event.is_printable and event.character and event.key != "space":
+            event.stop()
+            word.focus()
+            word.insert_text_at_cursor(event.character)
 
     @on(Input.Changed, "#word")
     def _typed(self, event: Input.Changed) -> None:
@@ -101,7 +109,9 @@ class PromptScreen(ModalScreen["str | None"]):
             yield Static(content(title.get(self.kind, self.kind)), classes="title")
             yield Static(content(self.question), id="question")
             if hostkey:
-                yield Static(content("Compare it with what the host's owner gave you before you accept."), classes="risk")
+                yield Static(
+                    content("Compare it with what the host's owner gave you before you accept."), classes="risk"
+                )
             else:
                 yield Input(password=True, id="answer", compact=True)
             with Horizontal(id="buttons"):

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, NoReturn
 
+import msgspec
+
 from tokpit.engines.base import FlagSpec
 from tokpit.engines.flagkit.kinds import human_int
 
@@ -86,7 +88,11 @@ def line(
 ) -> list[str]:
     vllm = engine == "vllm"
     usable = [row for row in rows if row.flags[0].startswith("--") and not row.flags[0].startswith(SPECULATION)]
-    usable = [row for row in usable if row.type != "json" and row.flags[0] not in ("--config", "--model")]
+    usable = [
+        row for row in usable if row.type != "json" and row.flags[0] not in ("--config", "--model", "--lora-modules")
+    ]
+    closed = {row.dest: row.choices for row in rows if row.choices}  # a deprecated alias takes its successor's values
+    usable = [msgspec.structs.replace(row, choices=row.choices or closed.get(row.dest)) for row in usable]
     groups = [
         words(row, random, underscores=flexible, capitals=vllm) for row in random.sample(usable, random.randint(0, 7))
     ]

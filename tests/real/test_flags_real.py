@@ -19,7 +19,7 @@ from tokpit.engines.flagkit import dump, tables
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(540)]
 ENGINES = ("sglang", "vllm")
-LINES = 200
+LINES = 300
 # Reads command lines from standard input, prints for each the namespace or why it was refused.
 ORACLE = """
 import contextlib, io, os, sys, json, argparse
@@ -38,7 +38,8 @@ for line in json.load(open(sys.argv[2])):
     try:
         with contextlib.redirect_stderr(noise):
             space = vars(made.parse_args(list(line)))
-        answers.append({key: plain(value) if plain(value) != "<computed>" else repr(value) for key, value in space.items()})
+        answers.append({key: repr(value) if plain(value) == "<computed>" else plain(value)
+                        for key, value in space.items()})
     except BaseException as error:
         answers.append({"refused": (noise.getvalue() or repr(error)).strip().splitlines()[-1]})
 with os.fdopen(out, "w") as stream:
@@ -138,7 +139,8 @@ def test_lines_mean_the_same_before_and_after_canonical_settings(
         if bool(issues := [issue for issue in made.check_flags(line, version, rows) if issue.severity == "error"])
         != ("refused" in answer)
     ]
-    assert not verdicts, verdicts[:3]
+    reasons = [(answer.get("refused"), sentences) for _, answer, sentences in verdicts]
+    assert not verdicts, "\n".join(map(str, reasons))
 
 
 def folded(namespace: dict[str, Any]) -> dict[str, Any]:

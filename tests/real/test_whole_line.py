@@ -29,7 +29,7 @@ class Tokpit:
         self.inventory = folder / "hosts.toml"
         self.inventory.write_text(
             f'[hosts.real]\naddress = "127.0.0.1"\nport = {sshd.port}\nuser = "{sshd.user}"\n'
-            f'identity_files = ["{sshd.identity}"]\nknown_hosts = "{sshd.known_hosts}"\n'
+            f'identity_files = ["{sshd.user_key}"]\nknown_hosts = "{sshd.known_hosts}"\n'
         )
         self.env = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("TOKPIT", "SSH_"))},

@@ -68,7 +68,7 @@ class _Printer:
         for step in operation.steps:
             if (step.kind, step.label) not in seen:
                 seen.add((step.kind, step.label))
-                self._line(f"  {step.elapsed_s:7.1f} s  {step.label}" + (f"  ({step.detail})" if step.detail else ""))
+                self._line(f"  {step.elapsed_s:7.1f} s  {step.label}" + (f"  {_cut(step.detail)}" if step.detail else ""))
         for level in operation.levels[self._levels.get(operation.id, 0) :]:
             self._line(
                 f"  C={level.concurrency:4d} n={level.requests:5d} | {level.ok} ok {level.err} err | "
@@ -87,3 +87,7 @@ class _Printer:
     def _line(self, text: str) -> None:
         self.clear()
         click.echo(sanitize(text), err=True)
+
+
+def _cut(text: str, width: int = 90) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

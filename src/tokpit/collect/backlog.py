@@ -22,7 +22,7 @@ async def read_age(host: Host, path: str) -> Age | None:
     """Size and age of a file, None where it is not there. Raises HostError."""
     done = await host.run(f"stat -L -c '%s %Y' {_path(path)} 2>/dev/null && date +%s", timeout_s=15.0)
     words = done.out.split()
-    if done.status != 0 or len(words) != 3 or not all(word.lstrip("-").isdigit() for word in words):
+    if done.status != 0 or len(words) != 3 or not all(word.lstrip("-").isdecimal() for word in words):
         return None
     size, written, now = (int(word) for word in words)
     return Age(size, max(0.0, (now - written) * host.spec.clock_factor))

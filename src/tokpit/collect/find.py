@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ WORDS: tuple[str, ...] = (*registry.names(), "llama")
 
 # Adopters of orphans: init itself, the user's service manager, and the small inits of containers.
 _REAPERS = {"systemd", "init", "tini", "dumb-init", "docker-init", "catatonit", "containerd-shim", "conmon"}
+_MOST_TRIES = 3
 _ANY_ADDRESS = {"", "0.0.0.0", "::", "[::]", "*", "localhost"}  # noqa: S104  # compared with, never bound
 
 
@@ -39,17 +41,24 @@ class Finder:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._versions: dict[str, str | None] = {}
+        self._tries: dict[str, int] = {}
 
     async def find(self) -> Found:
         """The servers now. Raises HostError; RemoteFailed where the process table cannot be read."""
         table = await read_table(self._host)
-        servers = []
-        for info in servers_of(table, self._host.name):
-            if info.id not in self._versions:
-                self._versions[info.id] = await ask_version(self._host, info)
-            servers.append(msgspec.structs.replace(info, version=self._versions[info.id]))
-        self._versions = {info.id: self._versions[info.id] for info in servers}
-        return Found(servers=tuple(servers), orphans=orphans_of(table), table=table)
+        servers = servers_of(table, self._host.name)
+        await asyncio.gather(*(self._ask(info) for info in servers))
+        servers = tuple(msgspec.structs.replace(info, version=self._versions[info.id]) for info in servers)
+        here = {info.id for info in servers}
+        self._versions = {key: version for key, version in self._versions.items() if key in here}
+        return Found(servers=servers, orphans=orphans_of(table), table=table)
+
+    async def _ask(self, info: ServerInfo) -> None:
+        """Learn the version of a server, once; a host that was too busy to answer is asked a few times more."""
+        if self._versions.get(info.id) is not None or self._tries.get(info.id, 0) >= _MOST_TRIES:
+            return
+        self._tries[info.id] = self._tries.get(info.id, 0) + 1
+        self._versions[info.id] = await ask_version(self._host, info)
 
 
 async def find_servers(host: Host) -> tuple[ServerInfo, ...]:
@@ -111,8 +120,8 @@ def orphans_of(table: ProcessTable) -> tuple[Orphan, ...]:
 
 async def ask_version(host: Host, info: ServerInfo) -> str | None:
     """The installed version of the server's engine, None where it cannot be told. Raises HostError on a lost link."""
-    if not info.python:
-        return None
+    if not info.python or info.container is not None:
+        return None  # the same path means another file inside a container
     command = registry.engine(info.engine).version_command("TOKPIT_PYTHON")
     words = " ".join('"$python"' if word == "TOKPIT_PYTHON" else quote([word]) for word in command)
     python = info.python

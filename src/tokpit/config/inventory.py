@@ -111,7 +111,10 @@ def resolve(name: str, inventory: Inventory) -> HostSpec:
         # The rest of what is known about the host holds, e.g. its jump host.
         known = inventory.hosts[host]
         return msgspec.structs.replace(
-            known, name=_label(user, host, port), address=known.address or host, user=user or known.user,
+            known,
+            name=_label(user, host, port),
+            address=known.address or host,
+            user=user or known.user,
             port=port or known.port,
         )
     return HostSpec(name=_label(user, host, port), address=host, user=user, port=port)

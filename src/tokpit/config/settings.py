@@ -1,11 +1,11 @@
 """The user's preferences: the top of config.toml.
 
-    theme = "tokpit-dark"
-    read_only = true
-    refresh_s = 1.0
+theme = "tokpit-dark"
+read_only = true
+refresh_s = 1.0
 
-    [keys]
-    "server.stop" = "ctrl+x"
+[keys]
+"server.stop" = "ctrl+x"
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import shlex
 
 import msgspec
@@ -15,6 +16,9 @@ from tokpit.errors import LaunchError
 from tokpit.probes.model import model_script, parse_model
 from tokpit.probes.preflight import parse_preflight, preflight_script
 from tokpit.transport.base import Host, quote
+
+
+_VERSION = re.compile(r"^(?:version:?\s+)?v?(b?\d[\w.+!-]*)", re.MULTILINE)
 
 
 async def complete(host: Host, engine: Engine, spec: LaunchSpec) -> LaunchSpec:
@@ -47,8 +51,8 @@ async def installed_version(host: Host, engine: Engine, program: tuple[str, ...]
         if posixpath.dirname(first) and (await host.run(f"test -x {quote([beside])}")).status == 0:
             first = beside
     answer = await host.run(quote(engine.version_command(first)), timeout_s=60)
-    line = answer.out.strip().splitlines()[-1:] or [""]
-    return line[0].strip() if answer.status == 0 and line[0].strip() else None
+    said = _VERSION.findall(answer.out) or _VERSION.findall(answer.err)
+    return str(said[-1]) if answer.status == 0 and said else None
 
 
 async def _prefix_on_path(host: Host, engine: Engine) -> str:

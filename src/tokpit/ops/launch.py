@@ -61,7 +61,8 @@ async def plan(session: Session, spec: LaunchSpec, *, force: bool = False, repla
     if spec.settings.model is None:
         raise UsageError("a launch needs a model", hint="name it with --model PATH_OR_NAME")
     port = spec.settings.port or engine.http.default_port
-    flags = engine.to_flags(spec.settings, spec.version)
+    argv = engine.command(spec.program, spec.settings, spec.version)
+    flags = argv[len(spec.program) :]
     errors: list[str] = []
     warnings: list[str] = []
     for issue in engine.check_flags(flags, spec.version):
@@ -78,7 +79,7 @@ async def plan(session: Session, spec: LaunchSpec, *, force: bool = False, repla
         raise LaunchError(
             "refused before the start: " + "; ".join(errors), hint="change the setting, or add --force to try it anyway"
         )
-    return Plan(spec=spec, argv=(*spec.program, *flags), port=port, warnings=(*errors, *warnings))
+    return Plan(spec=spec, argv=tuple(argv), port=port, warnings=(*errors, *warnings))
 
 
 async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tokpit.collect.backlog import Stamps
 from tokpit.domain.records import LogRecord, Mark, PhaseRecord
 from tokpit.domain.server import ServerInfo
 from tokpit.engines.base import Engine
@@ -68,7 +69,8 @@ class _Waiter:
 
     def __init__(self, session: Session, host: Host, info: ServerInfo, engine: Engine, progress: Progress) -> None:
         self._session, self._host, self._info, self._engine, self._progress = session, host, info, engine, progress
-        self._tracker = StartTracker(engine.milestones)
+        self._tracker = StartTracker(engine.milestones, started_t=0.0)
+        self._reached_s = 0.0
         self._seen = 0
         self._records: list[LogRecord] = []
         self._base = progress.operation.steps
@@ -105,10 +107,20 @@ class _Waiter:
         log = self._session.store.servers[self._info.id].log
         fresh = list(log.records)[max(self._seen - log.first, 0) :]
         self._seen = log.seen
-        for record in fresh:
-            self._tracker.observe(record, self._progress.elapsed_s)
+        for record, elapsed_s in zip(fresh, self._elapsed(fresh), strict=True):
+            self._tracker.observe(record, elapsed_s)
         self._records += fresh
         self._publish()
+
+    def _elapsed(self, records: list[LogRecord]) -> list[float]:
+        """Seconds from the start for each record: now for the newest, earlier ones by the difference of their stamps."""
+        now = self._progress.elapsed_s
+        elapsed: list[float] = []
+        for at in Stamps().times(records, now):
+            if at is not None:
+                self._reached_s = min(max(at, self._reached_s), now)
+            elapsed.append(self._reached_s)
+        return elapsed
 
     def _publish(self) -> None:
         steps = sorted((*self._base, *self._tracker.steps), key=lambda step: step.elapsed_s)
@@ -148,3 +160,4 @@ class _Waiter:
             evidence=verdict.evidence,
             hint=verdict.next_action,
         )
+

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -162,7 +163,7 @@ def _concise(text: str) -> tuple[tuple[GpuSample, ...], tuple[Problem, ...]]:
         words = sanitize(line).split()
         if words[:1] == ["GPU"] and "GPU%" in words:
             heads = words
-        elif heads and len(words) == len(heads) and words[0].isdigit():
+        elif heads and len(words) == len(heads) and words[0].isdecimal():
             cells = {head: number(word) for head, word in zip(heads, words, strict=True)}
             gpus.append(
                 GpuSample(
@@ -261,7 +262,7 @@ def _value(cell: object) -> float | None:
     if isinstance(cell, bool) or cell is None:
         return None
     if isinstance(cell, int | float):
-        return float(cell)
+        return float(cell) if math.isfinite(cell) and abs(cell) < 1e18 else None
     if isinstance(cell, dict):
         return _value(cell.get("value"))
     if isinstance(cell, str) and cell.startswith("["):

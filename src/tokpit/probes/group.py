@@ -34,12 +34,12 @@ class GroupState(msgspec.Struct, frozen=True, kw_only=True):
 
 _SCRIPT = r"""
 pid=%(pid)d pgid=%(pgid)d port=%(port)d
-if s=$(cat "/proc/$pid/stat" 2>/dev/null); then
+if read -r s 2>/dev/null <"/proc/$pid/stat"; then
   set -- ${s##*) }; [ "$1" = Z ] || { shift 19; echo "ticks $1"; }
 fi
 members= pairs=
 for d in /proc/[0-9]*; do
-  s=$(cat "$d/stat" 2>/dev/null) || continue
+  read -r s 2>/dev/null <"$d/stat" || continue
   set -- ${s##*) }
   if [ "$3" = "$pgid" ] && [ "$1" != Z ]; then members="$members ${d#/proc/}"; pairs="$pairs ${d#/proc/}:$2"; fi
 done

@@ -169,13 +169,13 @@ def parse_cgroup(text: str, mem_total: int) -> tuple[int | None, int | None]:
     best: tuple[int, int | None] | None = None
     for line in text.split("\n"):
         limit, _, used = line.partition(" ")
-        if limit.isdigit() and int(limit) < min(_UNLIMITED, mem_total) and (best is None or int(limit) < best[0]):
-            best = int(limit), int(used) if used.isdigit() else None
+        if limit.isdecimal() and int(limit) < min(_UNLIMITED, mem_total) and (best is None or int(limit) < best[0]):
+            best = int(limit), int(used) if used.isdecimal() else None
     return best or (None, None)
 
 
 def _cpu(cells: list[str]) -> CpuTimes | None:
-    ticks = [int(cell) for cell in cells if cell.isdigit()]
+    ticks = [int(cell) for cell in cells if cell.isdecimal()]
     if len(ticks) < 4:
         return None
     # guest time (fields 9 and 10) is already inside user time.
@@ -189,6 +189,6 @@ def _space(text: str) -> Space | None:
     for cells in reversed(rows):
         # `df -P` keeps a row on one line; the device name may contain spaces, so count from the mount point's side.
         numbers = [index for index, cell in enumerate(cells) if cell.endswith("%") and index >= 3]
-        if numbers and cells[numbers[0] - 3].isdigit() and cells[numbers[0] - 1].isdigit():
+        if numbers and cells[numbers[0] - 3].isdecimal() and cells[numbers[0] - 1].isdecimal():
             return Space(int(cells[numbers[0] - 3]) * 1024, int(cells[numbers[0] - 1]) * 1024)
     return None

@@ -157,7 +157,7 @@ def parse_apps(text: str) -> tuple[GpuProcess, ...]:
     found = []
     for line in text.split("\n"):
         cells = [cell.strip() for cell in sanitize(line.strip("\r")).split(",", 3)]
-        if len(cells) == 4 and cells[1].isdigit():
+        if len(cells) == 4 and cells[1].isdecimal():
             found.append(GpuProcess(cells[0], int(cells[1]), cells[3], number(cells[2])))
     return tuple(found)
 
@@ -213,7 +213,7 @@ def _row(cells: list[str], names: Sequence[str]) -> dict[str, str] | None:
         at = list(names).index("name")
         cells = [*cells[:at], ", ".join(cells[at : at + excess + 1]), *cells[at + excess + 1 :]]
     row = dict(zip(names, cells, strict=True))
-    if "index" in row and not row["index"].isdigit():
+    if "index" in row and not row["index"].isdecimal():
         return None
     return row
 
@@ -221,7 +221,7 @@ def _row(cells: list[str], names: Sequence[str]) -> dict[str, str] | None:
 def _sample(
     row: Mapping[str, str], position: int, memory: MemInfo | None, mig_instances: Mapping[int, int]
 ) -> tuple[GpuSample, list[Problem]]:
-    index = int(row["index"]) if row.get("index", "").isdigit() else position
+    index = int(row["index"]) if row.get("index", "").isdecimal() else position
     problems: list[Problem] = []
     figures: dict[str, float] = {}
     for field, attribute in _ATTRIBUTES.items():
@@ -247,12 +247,14 @@ def _sample(
         )
     errors = unreadable(row)
     metrics = [field for field in row if field not in ("index", "uuid", "name", "pci.bus_id")]
-    if len(metrics) >= 3 and all("error" in errors.get(field, "").lower() for field in metrics):
+    gone = len(metrics) >= 3 and all("error" in errors.get(field, "").lower() for field in metrics)
+    if gone:
         problems.append(Problem("GPU_LOST", f"GPU {index} answers nothing but errors: reboot the host", index))
-        errors = {}
-    problems += [_unreadable(index, field, reason) for field, reason in errors.items()]
-    asked_memory = "memory.used" in row or "memory.total" in row
-    if asked_memory and not unified and not mig and not errors and not {"mem_used_mib", "mem_total_mib"} & set(figures):
+    else:
+        problems += [_unreadable(index, field, reason) for field, reason in errors.items()]
+    asked = {"memory.used", "memory.total"} & set(row)
+    silent = not asked & set(errors) and not {"mem_used_mib", "mem_total_mib"} & set(figures)
+    if asked and silent and not unified and not mig:
         problems.append(
             Problem("GPU_MEM_UNKNOWN", f"GPU {index} does not tell its memory: check `nvidia-smi -q` and driver", index)
         )

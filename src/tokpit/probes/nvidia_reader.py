@@ -126,7 +126,7 @@ class NvidiaReader:
 
     def _throttled(self, text: str, uptime: str) -> tuple[Problem, ...]:
         word = uptime.split(" ", 1)[0].strip()
-        now = float(word) if word.replace(".", "", 1).isdigit() else None
+        now = float(word) if word.replace(".", "", 1).isdecimal() else None
         counters = parse_throttle_counters(text)
         earlier, self._throttle = self._throttle, (counters, now) if now is not None and counters else None
         if earlier is None or self._throttle is None:

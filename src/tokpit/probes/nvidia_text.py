@@ -141,7 +141,7 @@ def parse_kernel_log(text: str) -> tuple[Xid, ...]:
             Xid(
                 pci(match.group(1)),
                 int(match.group(2)),
-                int(pid) if pid and pid.isdigit() else None,
+                int(pid) if pid and pid.isdecimal() else None,
                 (match.group(4) or "").strip(),
             )
         )

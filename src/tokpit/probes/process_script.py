@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tokpit.probes.sections import mark
 
 # Lines, fields separated by one space, byte strings in hexadecimal ("-": unreadable, ".": empty):
-#   b key value                      boot time, clock ticks, page size, boot id, UTC now
+#   b key value                      boot time, clock ticks, page size, boot id, UTC now, the script's own cgroup
 #   p pid ppid pgid sid start rss_pages state comm
 #   u pid uid user | a pid cmdline | k pid cwd|exe|0|1|2 target | t pid 1|2 kind | g pid cgroup
 #   l family address:port inode      listening sockets | o inode pid: who holds one
@@ -42,6 +42,7 @@ for line in (rd(R + "/stat") or b"").splitlines():
 put("b", "ticks", os.sysconf("SC_CLK_TCK"))
 put("b", "page", os.sysconf("SC_PAGE_SIZE"))
 put("b", "now", repr(time.time()))
+put("b", "cgroup", hx(rd(R + "/self/cgroup")))
 put("b", "boot", (rd(R + "/sys/kernel/random/boot_id") or b"").decode().strip())
 row, cmd, kids, dear, total = {}, {}, {}, [], 0
 for name in os.listdir(R):
@@ -154,20 +155,27 @@ cat "$R"/[0-9]*/stat 2>/dev/null | awk '{
   print "p", substr(line, 1, open_at - 2), f[2], f[3], f[4], f[20], f[22], f[1], comm; close_at = 0
 } END { print "b total", n }'
 hex() { od -An -v -tx1 2>/dev/null | tr -d ' \n'; }
+echo "b cgroup $({ hex <"$R/self/cgroup"; } 2>/dev/null)"
 links=
-for d in "$R"/[0-9]*; do
-  p=${d##*/}; all=; line=
-  { while IFS= read -r line || [ -n "$line" ]; do all=$all$line; line=; done <"$d/cmdline"; } 2>/dev/null
-  case $all in
-    ''|*tokpit-proc*) continue ;;
-    tee*|*/tee*|@PATTERNS@) ;;
-    *) continue ;;
-  esac
-  echo "a $p $(hex <"$d/cmdline")"
+# head names each file before its bytes: one process reads all command lines, and none is started for each of them.
+for p in $(head -c 4096 "$R"/[0-9]*/cmdline 2>/dev/null | tr '\000' ' ' | awk '
+  function tell() { if (hit && !own) print pid; hit = 0; own = 0 }
+  /^==> .*\/cmdline <==$/ { tell(); n = split($2, part, "/"); pid = part[n - 1]; first = 1; next }
+  { low = tolower($0)
+    if (low ~ /@WORDS@/ || (first && $0 ~ /^([^ ]*\/)?tee /)) hit = 1
+    if (index($0, "tokpit-proc")) own = 1
+    first = 0 }
+  END { tell() }'); do
+  d=$R/$p
+  echo "a $p $({ hex <"$d/cmdline"; } 2>/dev/null)"
   uid=
   { while read -r k v _; do case $k in Uid:) uid=$v; break ;; esac; done <"$d/status"; } 2>/dev/null
-  [ -n "$uid" ] && echo "u $p $uid $(id -nu "$uid" 2>/dev/null || echo "$uid")"
-  { [ -f "$d/fd/1" ] && echo "t $p 1 file"; [ -f "$d/fd/2" ] && echo "t $p 2 file"; } 2>/dev/null
+  user=$(awk -F: -v u="$uid" '$3 == u { print $1; exit }' /etc/passwd 2>/dev/null)
+  [ -n "$uid" ] && echo "u $p $uid ${user:-$(id -nu "$uid" 2>/dev/null || echo "$uid")}"
+  for n in 1 2; do
+    [ -f "$d/fd/$n" ] || continue
+    [ "$d/fd/$n" -ef "$(readlink "$d/fd/$n")" ] && echo "t $p $n file" || echo "t $p $n foreign"
+  done 2>/dev/null
   echo "g $p $({ hex <"$d/cgroup"; } 2>/dev/null)"
   links="$links $d/cwd $d/exe $d/fd"
 done
@@ -181,9 +189,8 @@ echo e
 
 
 def script(words: Sequence[str]) -> str:
-    """The script; `words` (lower case letters, digits, dashes) are looked for in command lines, in any case."""
-    patterns = "|".join("*" + "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in w) + "*" for w in words)
-    shell = _SHELL.replace("@PATTERNS@", patterns)
+    """The script; `words` (lower case letters and digits) are looked for in command lines, in any case."""
+    shell = _SHELL.replace("@WORDS@", "|".join(words))
     return (
         f"code='{_PYTHON}'\n{mark('processes')}\n"
         f'if python3 -I -S -c "$code" {" ".join(words)} 2>/dev/null; then :; else\n{mark("processes")}\n{shell}fi\n'

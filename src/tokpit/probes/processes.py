@@ -53,6 +53,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     """`file`, `foreign` (a file in another mount namespace), `deleted`, or empty for everything else."""
     stderr_kind: str = ""
     container: str | None = None
+    """Short id; None outside containers, and for processes of the container that the script itself ran in."""
 
 
 class ProcessTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +95,7 @@ def parse(output: str) -> ProcessTable:
         elif word == "b":
             key, _, value = rest.partition(" ")
             base[key] = value
-        elif word == "p" and len(parts := rest.split(" ", 7)) == 8 and parts[0].isdigit():
+        elif word == "p" and len(parts := rest.split(" ", 7)) == 8 and parts[0].isdecimal():
             rows[int(parts[0])] = parts
         elif word in ("a", "g") and len(parts := rest.split(" ")) == 2:
             dear.setdefault(int(parts[0]), {})[word] = parts[1]
@@ -110,8 +111,9 @@ def parse(output: str) -> ProcessTable:
     if not ended:
         raise ValueError("the process table came incomplete")
     page = int(base.get("page") or 4096)
+    own = container_id(_text(base.get("cgroup", "")))
     return ProcessTable(
-        processes=tuple(_process(parts, dear.get(pid, {}), page) for pid, parts in sorted(rows.items())),
+        processes=tuple(_process(parts, dear.get(pid, {}), page, own) for pid, parts in sorted(rows.items())),
         listeners=tuple(
             Listener(*_address(family, where), inode, tuple(sorted(set(owners.get(inode, ())))))
             for family, where, inode in sockets
@@ -143,8 +145,9 @@ def _links(lines: Iterator[str], dear: dict[int, dict[str, str]], owners: dict[i
     return False
 
 
-def _process(parts: list[str], more: dict[str, str], page: int) -> Process:
+def _process(parts: list[str], more: dict[str, str], page: int, own: str | None) -> Process:
     pid, ppid, pgid, sid, start, rss = (int(part) for part in parts[:6])
+    container = container_id(_text(more.get("g", "")))
     return Process(
         pid=pid,
         ppid=ppid,
@@ -155,7 +158,7 @@ def _process(parts: list[str], more: dict[str, str], page: int) -> Process:
         state=parts[6],
         comm=sanitize(parts[7]),
         argv=_argv(more.get("a", "")),
-        uid=int(more["uid"]) if more.get("uid", "").isdigit() else None,
+        uid=int(more["uid"]) if more.get("uid", "").isdecimal() else None,
         user=sanitize(more.get("user", "")),
         cwd=more.get("kcwd", ""),
         exe=more.get("kexe", ""),
@@ -164,14 +167,14 @@ def _process(parts: list[str], more: dict[str, str], page: int) -> Process:
         stderr=more.get("k2", ""),
         stdout_kind=_kind(more, "1"),
         stderr_kind=_kind(more, "2"),
-        container=container_id(_text(more.get("g", ""))),
+        container=None if container == own else container,
     )
 
 
 def _kind(more: dict[str, str], descriptor: str) -> str:
     kind = more.get(f"t{descriptor}", "")
     # The shell version cannot count hard links; the kernel appends this to the name of a removed file.
-    return "deleted" if kind == "file" and more.get(f"k{descriptor}", "").endswith(" (deleted)") else kind
+    return "deleted" if kind in ("file", "foreign") and more.get(f"k{descriptor}", "").endswith(" (deleted)") else kind
 
 
 def _bytes(field: str) -> bytes:

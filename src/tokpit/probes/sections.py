@@ -40,6 +40,6 @@ def status_of(found: dict[str, str], name: str) -> int | None:
     """The exit status that `status_mark(name)` wrote; None where the output was cut before it."""
     for key in found:
         word, _, number = key.partition(" ")
-        if word == name and number.lstrip("-").isdigit():
+        if word == name and number.lstrip("-").isdecimal():
             return int(number)
     return None

@@ -266,6 +266,8 @@ def main(argv: list[str], prog: str = "launch_server.py") -> int:
     clock = machine.read_clock(root)
     args = flags.parse(argv, prog)
     path = Path(args.model_path)
+    if path.is_relative_to("/models"):
+        path = root / "models" / path.relative_to("/models")
     if path.is_absolute() and not (path / "config.json").exists():
         sys.stderr.write(
             f"OSError: {args.model_path} does not appear to have a file named config.json.\n",

@@ -24,6 +24,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -40,15 +42,25 @@ class SimHost:
     """One simulated host; a context manager of both kinds. Raises ConnectFailed if it does not come up.
 
     `clock_factor`: simulated seconds per real second. `running`: begin with one server that somebody else launched two
-    hours ago, with users of its own. `port`: that server's port; 0 takes a free one.
+    hours ago, with users of its own. `port`: that server's port; 0 takes a free one. `flags`: its flags after model,
+    host and port.
     """
 
-    def __init__(self, clock_factor: float = 30.0, *, running: bool = False, name: str = NAME, port: int = 0) -> None:
+    def __init__(
+        self,
+        clock_factor: float = 30.0,
+        *,
+        running: bool = False,
+        name: str = NAME,
+        port: int = 0,
+        flags: Sequence[str] = story.FLAGS,
+    ) -> None:
         self.clock_factor = clock_factor
         self.running = running
         self.name = name
         self.root = Path()
         self.engine_port = port
+        self.flags = tuple(flags)
         self.pid = 0
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -77,7 +89,12 @@ class SimHost:
     @property
     def model_path(self) -> str:
         """Path of the model on the host."""
-        return str(self.root / "models" / story.MODEL_NAME)
+        return story.MODEL_PATH
+
+    @property
+    def folder(self) -> Path:
+        """The host's private folder, which is removed when it ends."""
+        return self.root
 
     @property
     def program(self) -> tuple[str, ...]:
@@ -111,7 +128,13 @@ class SimHost:
         """Bring the host up."""
         self.root = Path(tempfile.mkdtemp(prefix="tokpit-sim-")).resolve()
         self.engine_port = self.engine_port or free_port()
-        words = [str(self.root), str(self.clock_factor), "running" if self.running else "empty", str(self.engine_port)]
+        words = [
+            str(self.root),
+            str(self.clock_factor),
+            "running" if self.running else "empty",
+            str(self.engine_port),
+            *self.flags,
+        ]
         source = str(Path(__file__).resolve().parents[2])
         code = f"import sys; sys.path.insert(0, {source!r}); from tokpit.sim.server import main; sys.exit(main())"
         with tempfile.TemporaryFile() as errors:
@@ -124,7 +147,10 @@ class SimHost:
                 start_new_session=True,
             )
             assert self._process.stdout is not None
+            patience = threading.Timer(START_S, self._process.kill)
+            patience.start()
             line = self._process.stdout.readline()
+            patience.cancel()
             if not line:
                 errors.seek(0)
                 said = errors.read().decode("utf-8", "replace").strip().splitlines()

@@ -1,13 +1,14 @@
 """The folder in which the simulated host lives: programs, a virtual environment with SGLang, a model, a home.
 
 Layout of ROOT: `bin/` (first in PATH: nvidia-smi, python3), `venv/` (a real virtual environment whose package `sglang`
-is the simulated engine), `models/` (config.json, sparse weights), `home/`, `logs/`, `ssh/` (keys), `proc/`, `gpu/`.
+is the simulated engine), `models/` (shown as /models), `home/`, `logs/`, `ssh/` (keys), `proc/`, `gpu/`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -53,16 +54,20 @@ class ServerArgs:
 """
 
 
-def build(root: Path, factor: float) -> None:
-    """Make the folder's content; the simulated clock starts now."""
+def build(root: Path) -> None:
+    """Make the folder's content, all but the clock."""
     for name in ("bin", "home", "logs", "gpu", "proc", "ssh", "models"):
         (root / name).mkdir(exist_ok=True)
-    clock = {"factor": factor, "utc": time.time(), "monotonic": time.monotonic()}
-    (root / "sim.json").write_text(json.dumps(clock), encoding="utf-8")
     _programs(root)
     _venv(root / "venv")
     _model(root / "models" / story.MODEL_NAME)
     _proc(root)
+
+
+def start_clock(root: Path, factor: float) -> None:
+    """Let the simulated clock start now, at real UTC."""
+    clock = {"factor": factor, "utc": time.time(), "monotonic": time.monotonic()}
+    (root / "sim.json").write_text(json.dumps(clock), encoding="utf-8")
 
 
 def environment(root: Path) -> dict[str, str]:
@@ -83,19 +88,19 @@ def environment(root: Path) -> dict[str, str]:
 
 
 def view(root: Path, script: bytes) -> bytes:
-    """A script with the files that tell a host's memory and its limits replaced by the simulated host's.
+    """A script with the names of files that are the simulated host's own replaced by where they are.
 
-    Scripts read them in many ways (cat, redirection), so the names are replaced, not the programs.
+    These are memory and its limits, and the model folder where a script asks for it (`test -e`, `model=`). Scripts
+    read them in many ways (cat, redirection), so the names are replaced, not the programs.
     """
+    script = _ASKS_FOR_MODEL.sub(lambda m: m[1] + str(root).encode() + b"/models/", script)
     proc = str(root / "proc").encode()
     script = script.replace(b"/proc/meminfo", proc + b"/meminfo")
     script = script.replace(b"/proc/self/cgroup", proc + b"/no-cgroup")
     return script.replace(b"/sys/fs/cgroup", proc + b"/no-limits")
 
 
-def model_path(root: Path) -> str:
-    """Where the model lies on the simulated host."""
-    return str(root / "models" / story.MODEL_NAME)
+_ASKS_FOR_MODEL = re.compile(rb"(\bmodel=|\btest -\w )/models/")
 
 
 def _script(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""The process that is the simulated host: `python -m tokpit.sim.server ROOT FACTOR [running]`.
+"""The process that is the simulated host; its arguments: ROOT FACTOR (running | empty) PORT FLAGS...
 
 It makes the sandbox, serves SSH, prints one line of JSON when ready, and lives until its standard input ends: that is,
 until whoever started it closes the pipe or dies. Then every process of the sandbox is killed and the folder removed.
@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,15 +30,17 @@ class Machine:
         self.factor = factor
         self.children: set[int] = set()
 
-    async def run(self, *, running: bool, port: int) -> None:
-        """Serve until standard input ends."""
-        sandbox.build(self.root, self.factor)
+    async def run(self, running: Sequence[str] | None) -> None:
+        """Serve until standard input ends; `running`: port and flags of the server that already runs, if one does."""
+        sandbox.build(self.root)
         bond = await asyncio.start_unix_server(self._bonded, str(self.root / owner.SOCKET))
         ssh = SshServer(self.root, self.children)
         await ssh.start()
+        # As late as can be: clients take the host's clock to be right when they connect.
+        sandbox.start_clock(self.root, self.factor)
         keeper = asyncio.create_task(self._keep())
-        if running:
-            await self._found_running(port)
+        if running is not None:
+            await self._found_running(*running)
         sys.stdout.write(json.dumps({"port": ssh.port, "pid": os.getpid()}) + "\n")
         sys.stdout.flush()
         await _end_of_input()
@@ -48,13 +51,13 @@ class Machine:
         await reader.read()  # an engine holds this open for as long as it lives
         writer.close()
 
-    async def _found_running(self, port: int) -> None:
+    async def _found_running(self, port: str, *flags: str) -> None:
         """Start the server that somebody else launched two hours ago, and wait until it answers."""
         python = self.root / "venv" / "bin" / "python"
         log = self.root / "logs" / "sglang-27b.log"
         command = (
-            str(python), "-m", "sglang.launch_server", "--model-path", sandbox.model_path(self.root),
-            "--host", "127.0.0.1", "--port", str(port), *story.FLAGS,
+            str(python), "-m", "sglang.launch_server", "--model-path", story.MODEL_PATH,
+            "--host", "127.0.0.1", "--port", port, *flags,
         )  # fmt: skip
         extra = {"TOKPIT_SIM_READY": "1", "TOKPIT_SIM_TRAFFIC": "1"}
         with log.open("ab") as out:
@@ -128,7 +131,7 @@ def main() -> int:
     root, factor = Path(argv[0]), float(argv[1])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        asyncio.run(Machine(root, factor).run(running="running" in argv[2:3], port=int((*argv[3:], "30000")[0])))
+        asyncio.run(Machine(root, factor).run(argv[3:] if argv[2] == "running" else None))
     finally:
         owner.clean(root)
     return 0

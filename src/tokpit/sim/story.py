@@ -9,6 +9,7 @@ from __future__ import annotations
 
 VERSION = "0.5.11"
 MODEL_NAME = "Qwen3.6-27B"
+MODEL_PATH = "/models/Qwen3.6-27B"
 MODEL_CLASS = "Qwen3_5ForConditionalGeneration"
 
 # The sweep: concurrency, requests, elapsed seconds, output tokens per second of the whole run. Measured.

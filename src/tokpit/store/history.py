@@ -75,6 +75,7 @@ class History:
         """What the user should know about opening it, e.g. that a damaged file was set aside."""
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="history")
         self._db: sqlite3.Connection | None = None
+        self._closed = False
 
     @classmethod
     async def open(cls, path: Path) -> History:
@@ -92,7 +93,7 @@ class History:
 
     async def close(self) -> None:
         """Close the file; safe to call twice."""
-        db, self._db = self._db, None
+        db, self._db, self._closed = self._db, None, True
         if db is not None:
             await asyncio.get_running_loop().run_in_executor(self._pool, db.close)
         self._pool.shutdown(wait=False)
@@ -307,12 +308,14 @@ class History:
         return await self._read(transaction)
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        def locked() -> T:
+        def on_thread() -> T:
             if self._db is None:
                 raise StoreError("the history is closed")
             return work(self._db)
 
-        return await self._do(locked)
+        if self._closed:
+            raise StoreError("the history is closed")
+        return await self._do(on_thread)
 
     async def _do(self, work: Callable[[], T]) -> T:
         try:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from tokpit.domain.hostspec import HostSpec as HostSpec
+from tokpit.domain.hostspec import HostSpec
 from tokpit.domain.records import LinkRecord
 
 if TYPE_CHECKING:
     import aiohttp
+
+__all__ = ["Completed", "Host", "HostFactory", "HostSpec", "Prompt", "quote"]
 
 
 class Completed(msgspec.Struct, frozen=True):

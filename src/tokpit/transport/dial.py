@@ -197,9 +197,10 @@ class Dialer:
     async def _resolve(self, hop: Hop) -> asyncssh.SSHClientConnectionOptions:
         """What ssh_config says for a hop."""
         try:
-            return await asyncssh.SSHClientConnectionOptions.construct(
+            options: asyncssh.SSHClientConnectionOptions = await asyncssh.SSHClientConnectionOptions.construct(
                 None, client_keys=None, known_hosts=b"", **self._target(hop)
             )
+            return options
         except ConfigParseError as error:
             raise ConnectFailed(f"ssh_config cannot be read: {error}.", hint="Correct that line.") from error
         except (ValueError, UnicodeError) as error:
@@ -225,22 +226,22 @@ class Dialer:
         known = self._known.setdefault(hop, KnownHosts(known_hosts_files(hop, options)))
         answers = self._answers.setdefault(hop, _Answers(self._prompt))
         name = self._spec.name if hop.address == (self._spec.address or self._spec.name) else hop.address
+        recorded = options.host_key_alias or options.host
         keys, locked = await asyncio.to_thread(self._keys, hop, options)
+        kinds = None
+        if not options.config.get("HostKeyAlgorithms"):
+            kinds = known.kinds(recorded, options.port)
         ask = ask and self._prompt is not None
         live = False
         for _ in range(4):
             answers.begin(live=live)
             known.offered = None
             try:
-                return await self._connect(hop, known, answers, keys, tunnel, live=live)
+                return await self._connect(hop, known, answers, keys, tunnel, kinds=kinds, live=live)
             except asyncssh.HostKeyNotVerifiable:
-                error = known.error(name, options.host, options.port)
-                if not ask or not await self._agreed(error, known, options):
+                error = known.error(name, recorded, options.port)
+                if not ask or not await self._agreed(error, known, recorded, options.port):
                     raise error from None
-            except asyncssh.KeyExchangeFailed as failure:
-                if "host key" in str(failure).lower():
-                    raise known.error(name, options.host, options.port) from failure
-                raise translate(failure, name) from failure
             except asyncssh.PermissionDenied as failure:
                 if live or not ask or not (locked or answers.wanted):
                     raise self._denied(failure, name, locked) from failure
@@ -258,6 +259,7 @@ class Dialer:
         keys: list[Any],
         tunnel: asyncssh.SSHClientConnection | None,
         *,
+        kinds: str | None,
         live: bool,
     ) -> asyncssh.SSHClientConnection:
         kwargs: dict[str, Any] = {
@@ -277,22 +279,22 @@ class Dialer:
             "encoding": None,
             "ignore_encrypted": True,
         }
+        if kinds is not None:
+            kwargs["server_host_key_algs"] = kinds
         if keys:
             kwargs["client_keys"] = keys
         connection: asyncssh.SSHClientConnection = await asyncssh.connect(**self._target(hop), **kwargs)
         return connection
 
-    async def _agreed(self, error: HostError, known: KnownHosts, options: asyncssh.SSHClientConnectionOptions) -> bool:
+    async def _agreed(self, error: HostError, known: KnownHosts, host: str, port: int) -> bool:
         fingerprint = getattr(error, "fingerprint", None)
         if fingerprint is None or known.offered is None or self._prompt is None:
             return False
-        question = (
-            f"The host {options.host} (port {options.port}) is not known yet. Its key is {fingerprint}. Trust it?"
-        )
+        question = f"The host {host} (port {port}) is not known yet. Its key is {fingerprint}. Trust it?"
         answer = await self._prompt("hostkey", question)
         if answer is None or answer.strip().lower() in ("", "n", "no"):
             return False
-        await asyncio.to_thread(known.agree, options.host, options.port)
+        await asyncio.to_thread(known.agree, host, port)
         return True
 
     def _keys(self, hop: Hop, options: asyncssh.SSHClientConnectionOptions) -> tuple[list[Any], list[Path]]:

@@ -60,13 +60,22 @@ class KnownHosts:
         )
 
     def lookup(self, host: str, addr: str, port: int | None) -> Keys:
-        """For asyncssh: the trusted keys, CAs and revocations of a host."""
+        """For asyncssh: the CAs and revocations of a host, but none of its keys.
+
+        Keys handed over here would narrow the choice to their kinds, and a server that offers another kind would then
+        just close the connection; see vouches() and kinds().
+        """
+        _, usable = self._match(host, port)
+        return [], usable[1], usable[2]
+
+    def kinds(self, host: str, port: int) -> str | None:
+        """The algorithms of the recorded keys, to be preferred as OpenSSH does; None: no preference."""
         exact, usable = self._match(host, port)
-        # Keys recorded without the port must not narrow the choice of key types to theirs: see vouches().
-        return [*exact[0], *self._agreed], usable[1], usable[2]
+        algorithms = dict.fromkeys(name.decode() for key in exact[0] for name in key.sig_algorithms)
+        return "^" + ",".join(algorithms) if algorithms and not usable[1] else None
 
     def vouches(self, host: str, port: int, key: asyncssh.SSHKey) -> bool:
-        """Whether an entry without the port, or a yes of the user, holds this very key."""
+        """Whether an entry, with or without the port, or a yes of the user, holds this very key."""
         self.offered = key
         _, usable = self._match(host, port)
         return key in usable[0] or key in self._agreed
@@ -82,9 +91,8 @@ class KnownHosts:
                 hint="Do not connect; ask whoever runs the host.",
             )
         if exact[0]:
-            shown = f"it offers {fingerprint}" if self.offered is not None else "it offers none of the recorded kinds"
             return HostKeyChanged(
-                f"{name}: the host key is not the recorded one: {shown}.",
+                f"{name}: the host key {fingerprint} is not the recorded one.",
                 hint=f"If the host was reinstalled, remove the old key: ssh-keygen -R '{place}'",
             )
         return HostKeyUnknown(

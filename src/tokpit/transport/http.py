@@ -60,53 +60,68 @@ class ChannelTransport(asyncio.Transport):
         self._reading = True
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Nothing is known of the socket on the far side."""
         return default
 
     def is_closing(self) -> bool:
+        """Whether the channel is closing or closed."""
         return self._channel.is_closing()
 
     def close(self) -> None:
+        """Send what is buffered, then close."""
         self._channel.close()
 
     def abort(self) -> None:
+        """Close at once."""
         self._channel.abort()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Hand the incoming bytes to another protocol."""
         assert isinstance(protocol, asyncio.Protocol)
         self._session.protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
+        """Who gets the incoming bytes."""
         return self._session.protocol
 
     def is_reading(self) -> bool:
+        """Whether bytes are handed on."""
         return self._reading
 
     def pause_reading(self) -> None:
+        """Hand nothing on; the SSH window fills and the far server waits."""
         self._reading = False
         self._channel.pause_reading()
 
     def resume_reading(self) -> None:
+        """Hand bytes on again."""
         self._reading = True
         self._channel.resume_reading()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """When the protocol is told to pause and to go on writing, in bytes."""
         self._channel.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
+        """Bytes that wait to be sent."""
         return self._channel.get_write_buffer_size()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes."""
         # A closed channel is reported by connection_lost, as a socket transport would.
         if not self._channel.is_closing():
             self._channel.write(bytes(data))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Send the bytes of a list."""
         self.write(b"".join(list_of_data))
 
     def can_write_eof(self) -> bool:
+        """A channel can be closed for one direction."""
         return True
 
     def write_eof(self) -> None:
+        """End the outgoing direction."""
         if not self._channel.is_closing():
             self._channel.write_eof()
 

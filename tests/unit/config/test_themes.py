@@ -29,7 +29,8 @@ def test_theme_file_gives_the_fields_of_a_theme(tmp_path: Path) -> None:
 def test_every_fault_of_a_file_is_told_with_its_key(tmp_path: Path) -> None:
     file = tmp_path / "off.toml"
     file.write_text(
-        'name = ""\nprimary = "greenish"\nerror = "#12345"\ntext_alpha = 3.0\n[variables]\nchart-series-1 = "x"\nUp = "a"\n'
+        'name = ""\nprimary = "greenish"\nerror = "#12345"\ntext_alpha = 3.0\n'
+        '[variables]\nchart-series-1 = "x"\nUp = "a"\n'
     )
     spec, problems = read_theme(file)
     assert spec is None
@@ -60,11 +61,15 @@ def test_file_that_is_off_costs_only_itself_and_later_folders_win(
     assert [problem.file.name for problem in loaded.problems] == ["broken.toml", "missing"]
 
 
-@pytest.mark.parametrize("text", ["#abc", "#abcd", "#A1B2C3", "#a1b2c3d4", "ansi_bright_red", "#123 40%", "ansi_default"])
+@pytest.mark.parametrize(
+    "text", ["#abc", "#abcd", "#A1B2C3", "#a1b2c3d4", "ansi_bright_red", "#123 40%", "ansi_default"]
+)
 def test_colours_are_known(text: str) -> None:
     assert is_colour(text)
 
 
-@pytest.mark.parametrize("text", ["", "#12", "#12345", "#ggg", "red-ish", "ansi_purple", "#123 x", "#123 4% 5%", "#fff\n"])
+@pytest.mark.parametrize(
+    "text", ["", "#12", "#12345", "#ggg", "red-ish", "ansi_purple", "#123 x", "#123 4% 5%", "#fff\n"]
+)
 def test_other_words_are_no_colours(text: str) -> None:
     assert not is_colour(text)

@@ -28,7 +28,7 @@ def described(engine: str, version: str) -> tuple[tuple[FlagSpec, ...], argparse
 
 
 @pytest.mark.parametrize(("engine", "version"), CASES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(random=st.randoms(use_true_random=False))
 def test_a_line_that_went_through_settings_parses_to_the_same_namespace(
     engine: str, version: str, random: Random
@@ -46,7 +46,7 @@ def test_a_line_that_went_through_settings_parses_to_the_same_namespace(
 
 
 @pytest.mark.parametrize(("engine", "version"), CASES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(random=st.randoms(use_true_random=False), spoil=st.booleans())
 def test_the_check_accepts_what_argparse_accepts_and_refuses_what_it_refuses(
     engine: str, version: str, random: Random, spoil: bool
@@ -58,7 +58,7 @@ def test_the_check_accepts_what_argparse_accepts_and_refuses_what_it_refuses(
     assert (not issues) == accepted, (tokens, issues)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     tokens=st.lists(
         st.one_of(
@@ -93,7 +93,7 @@ def test_no_text_makes_reading_or_checking_flags_raise(tokens: list[str], engine
     assert made.recognise(tokens) is None or tokens
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(tokens=st.lists(st.text(min_size=1, max_size=10) | st.just("--tp-size"), max_size=8))
 def test_reading_a_line_keeps_every_token_in_order(tokens: list[str]) -> None:
     tokens = [token for token in tokens if token != "--"]

@@ -150,6 +150,14 @@ async def test_memory_is_the_storys_however_a_script_reads_it(link: asyncssh.SSH
     assert out == f"{total}\n{total} kB\n"
 
 
+async def test_model_folder_is_there_for_scripts_that_ask(sim: SimHost, link: asyncssh.SSHClientConnection) -> None:
+    path = sim.model_path
+    script = f"test -e {path} && echo there; model={path}; grep -c linear_attention $model/config.json"
+    out, _ = await sh(link, f"{script}; echo --model-path {path}\n")
+
+    assert out == f"there\n48\n--model-path {story.MODEL_PATH}\n"
+
+
 async def test_gpu_of_the_running_server_is_seen_through_nvidia_smi(link: asyncssh.SSHClientConnection) -> None:
     out, status = await sh(link, "nvidia-smi --query-gpu=name,memory.used --format=csv,noheader,nounits\n")
     _, bad = await sh(link, "nvidia-smi --query-gpu=name,no.such --format=csv\n")
@@ -412,3 +420,12 @@ def test_inventory_entry_says_that_it_is_simulated(sim: SimHost) -> None:
     assert entry["clock_factor"] == FACTOR
     assert entry["programs"] == {"sglang": sim.venv}
     assert entry["port"] == sim.spec.port
+
+
+async def test_running_server_can_have_other_flags() -> None:
+    host = SimHost(FACTOR, running=True, flags=(*MTP, "--max-running-requests", "2"))
+    async with host, aiohttp.ClientSession() as session:
+        loads = await (await session.get(f"http://127.0.0.1:{host.engine_port}/v1/loads")).json()
+
+    assert loads["loads"][0]["max_running_requests"] == 2
+    assert not host.root.exists()

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from sshd import SSHD_MISSING, Sshd
 
-from tokpit.transport.local import LocalHost
+from sshd import SSHD_MISSING, Sshd
 from tokpit.transport.base import HostSpec
+from tokpit.transport.local import LocalHost
 from tokpit.transport.ssh import SshHost
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sshd import Sshd
 
+from sshd import Sshd
 from tokpit.errors import LaunchError, RemoteFailed, StopError, UsageError
 from tokpit.transport.base import HostSpec
 from tokpit.transport.detached import process_alive, read_states, remove_state, signal_group, start_detached
@@ -40,7 +40,7 @@ async def test_server_outlives_the_connection_and_is_ended_as_a_group_over_anoth
     state = await start_detached(
         first,
         SERVER,
-        env={"GREETING": "it's \"here\" $HOME"},
+        env={"GREETING": 'it\'s "here" $HOME'},
         cwd=str(tmp_path),
         log_path=str(log),
         state_dir=states,
@@ -53,7 +53,7 @@ async def test_server_outlives_the_connection_and_is_ended_as_a_group_over_anoth
     second = SshHost(sshd.spec(), ssh_config=[])
     assert await process_alive(second, state.pid, state.start_ticks)
     assert await read_states(second, state_dir=states) == [state]
-    assert log.read_text() == "up with it's \"here\" $HOME\n"
+    assert log.read_text() == 'up with it\'s "here" $HOME\n'
     assert Path(f"/proc/{state.pid}/cwd").readlink() == tmp_path
     assert await signal_group(second, state, signal.SIGTERM)
     await group_gone(state.pgid)
@@ -79,9 +79,7 @@ async def test_environment_values_are_on_no_command_line_and_in_no_file(any_host
 
 
 async def test_another_process_under_the_same_number_is_not_signalled(any_host: AnyHost, tmp_path: Path) -> None:
-    state = await start_detached(
-        any_host, SERVER, log_path=str(tmp_path / "log"), state_dir=str(tmp_path / "states")
-    )
+    state = await start_detached(any_host, SERVER, log_path=str(tmp_path / "log"), state_dir=str(tmp_path / "states"))
     with pytest.raises(StopError, match="not the recorded one"):
         await signal_group(any_host, (state.pid, state.pgid, state.start_ticks + 1), "KILL")
     assert await process_alive(any_host, state.pid, state.start_ticks)
@@ -101,12 +99,8 @@ async def test_own_group_and_the_systems_groups_are_never_signalled(any_host: An
             await signal_group(any_host, (me, group, 1), "TERM")
 
 
-async def test_workers_left_by_an_ended_leader_are_signalled_only_when_asked(
-    any_host: AnyHost, tmp_path: Path
-) -> None:
-    state = await start_detached(
-        any_host, SERVER, log_path=str(tmp_path / "log"), state_dir=str(tmp_path / "states")
-    )
+async def test_workers_left_by_an_ended_leader_are_signalled_only_when_asked(any_host: AnyHost, tmp_path: Path) -> None:
+    state = await start_detached(any_host, SERVER, log_path=str(tmp_path / "log"), state_dir=str(tmp_path / "states"))
     os.kill(state.pid, signal.SIGKILL)
     while await process_alive(any_host, state.pid, state.start_ticks):
         await asyncio.sleep(0.02)

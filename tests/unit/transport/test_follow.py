@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from sshd import Sshd
 
+from sshd import Sshd
 from tokpit.domain.records import LinkRecord, LinkState
 from tokpit.transport.base import HostSpec
 from tokpit.transport.follow import Sorter, Turn

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 from aiohttp import web
-from sshd import free_port
 
+from sshd import free_port
 from tokpit.transport.http import SshConnector
 from tokpit.transport.local import LocalHost
 from tokpit.transport.ssh import SshHost
@@ -92,9 +92,9 @@ async def test_events_arrive_one_by_one_while_the_server_goes_on(any_host: AnyHo
 
 
 async def test_body_of_three_megabytes_goes_up(any_host: AnyHost, served: Served) -> None:
-    async with any_host.session() as session:
-        async with session.post(f"{served.url}/size", data=io.BytesIO(b"p" * 3_000_000)) as response:
-            assert await response.text() == "3000000"
+    body = io.BytesIO(b"p" * 3_000_000)
+    async with any_host.session() as session, session.post(f"{served.url}/size", data=body) as response:
+        assert await response.text() == "3000000"
 
 
 async def test_large_answer_of_a_server_that_closes_is_complete(any_host: AnyHost, served: Served) -> None:

@@ -67,6 +67,8 @@ class _Checker:
         if word.problem == "takes-no-value":
             sentence = f"{word.option} is a switch and takes no value"
             return [self.issue(word.option, "bad-value", sentence, word.name, severity="error")]
+        if successor := renames.stub(self.engine.title, word.name, self.table):
+            return [self.issue(word.option, "renamed", f"{self.name} calls {word.name} {successor}", successor)]
         return [*self._deprecated(word), *self._values(word)]
 
     def _unknown(self, word: Word) -> FlagIssue:

@@ -39,6 +39,9 @@ _RENAMED: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("--draft-max", "--spec-draft-n-max"),
         ("--draft-min", "--spec-draft-n-min"),
         ("--draft-n-min", "--spec-draft-n-min"),
+        ("--spec-ngram-size-n", "--spec-ngram-simple-size-n"),
+        ("--spec-ngram-size-m", "--spec-ngram-simple-size-m"),
+        ("--spec-ngram-min-hits", "--spec-ngram-simple-min-hits"),
     ),
 }
 _ADVICE: Mapping[str, str] = {
@@ -103,3 +106,11 @@ def deprecated(title: str, option: str, table: FlagTable) -> str | None:
         return None
     since, successor = known
     return successor if table.exact(since) else None
+
+
+def stub(title: str, option: str, table: FlagTable) -> str | None:
+    """The successor of a flag that is still listed but only refuses the start (llama-server's removed draft flags)."""
+    if title != "llama-server":
+        return None
+    chain = next((chain for chain in _RENAMED[title] if option in chain[:-1]), ())
+    return chain[-1] if chain and table.exact(chain[-1]) else None

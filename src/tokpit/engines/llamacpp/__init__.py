@@ -10,7 +10,8 @@ from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import RuleAnswer, Verdict
 from tokpit.engines.base import FlagIssue, FlagSchema, Grammar, Milestone, Recognised
 from tokpit.engines.flagkit import check
-from tokpit.engines.llamacpp import cmdline, flags, http
+from tokpit.engines.llamacpp import cmdline, http
+from tokpit.engines.llamacpp import flags as translation
 
 
 class LlamacppEngine:
@@ -36,8 +37,8 @@ class LlamacppEngine:
         return cmdline.recognise_worker(argv)
 
     def version_command(self, python: str) -> tuple[str, ...]:
-        """See Engine. There is no interpreter: `python` is the llama-server binary, whose answer names the build."""
-        return (python, "--version")
+        """See Engine. `python` is the llama-server binary (there is no interpreter); prints its build: `b10434`."""
+        return ("sh", "-c", '"$1" --version 2>&1 | sed -n "s/^version: \\([0-9][0-9]*\\).*/b\\1/p"', "sh", python)
 
     def default_program(self, prefix: str, version: str | None) -> tuple[str, ...]:
         """See Engine."""
@@ -45,21 +46,21 @@ class LlamacppEngine:
 
     def command(self, program: Sequence[str], settings: Settings, version: str | None) -> tuple[str, ...]:
         """See Engine."""
-        return cmdline.command(program, flags.to_flags(settings, version))
+        return cmdline.command(program, translation.to_flags(settings, version))
 
     def to_flags(self, settings: Settings, version: str | None) -> tuple[str, ...]:
         """See Engine."""
-        return flags.to_flags(settings, version)
+        return translation.to_flags(settings, version)
 
-    def from_flags(self, given: Sequence[str], version: str | None) -> Settings:
+    def from_flags(self, flags: Sequence[str], version: str | None) -> Settings:
         """See Engine."""
-        return flags.from_flags(given, version)
+        return translation.from_flags(flags, version)
 
     def check_flags(
-        self, given: Sequence[str], version: str | None, schema: FlagSchema | None = None
+        self, flags: Sequence[str], version: str | None, schema: FlagSchema | None = None
     ) -> Sequence[FlagIssue]:
         """See Engine."""
-        return check.check(flags.MAP, given, version, schema)
+        return check.check(translation.MAP, flags, version, schema)
 
     def check_rules(
         self,

@@ -41,8 +41,8 @@ _WORDS = {
 }
 _METHODS = {word: method for method, word in _WORDS.items()}
 _OLD_STEPS = ("--draft-max", "--draft", "--draft-n")
-_NEW_DRAFT_FLAGS = "b8000"
-"""Builds before about this one know `--draft-max` and no `--spec-type`; the exact build is not known."""
+_NEW_DRAFT_FLAGS = "b8950"
+"""About the build (late April 2026) that turned `--draft-max` into `--spec-draft-n-max`; the old name then fails."""
 _KV = ("-ctk", "-ctv")
 
 _REFUSED = {

@@ -10,12 +10,12 @@ from tokpit.engines.logkit.access import access
 from tokpit.engines.logkit.base import TEXT_LIMIT, Head, LineGrammar
 from tokpit.engines.logkit.prefix import strip_outer
 from tokpit.engines.logkit.table import Found, Inside, Start, Table
-from tokpit.engines.logkit.values import converter
+from tokpit.engines.logkit.values import converter, real
 
 _HEAD = re.compile(r"(?:\[(\d{1,6})\] )?\[?(\d{1,7}\.\d\d\.\d{3}\.\d{3})\]? ([IWED]) ?")
 _LEVELS = {"I": "info", "W": "warning", "E": "error", "D": "debug"}
 _SLOT = re.compile(
-    r"slot {1,12}(?P<function>\S{1,40}?): id {1,4}(?P<slot>\d+) \| task (?P<task>-?\d+) \| ?(?P<message>.*)"
+    r"slot {1,12}(?P<function>\S{1,40}?): id {1,4}(?P<slot>\d{1,9}) \| task (?P<task>-?\d{1,17}) \| ?(?P<message>.*)"
 )
 _N = r"[-\d.naif]+"
 _TIMING = (
@@ -165,7 +165,7 @@ def _figures(message: str, fields: dict[str, Value]) -> str | None:
         for name, text in match.groupdict().items():
             if name == "share":
                 if text is not None:
-                    fields["progress"] = round(float(text), 6)
+                    fields["progress"] = real(text)
             elif text is not None:
                 fields[name] = converter(name)(text)
         return kind

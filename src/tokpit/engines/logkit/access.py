@@ -13,6 +13,16 @@ _ACCESS = re.compile(
 _LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL): +")
 
 
+_GLOG = re.compile(r"(?:\[rank\d{1,5}\]:)?\[([IWEF])\d{3,4} \d\d:\d\d:\d\d")
+_GLOG_LEVELS = {"I": "info", "W": "warning", "E": "error", "F": "error"}
+
+
+def native_level(text: str) -> str:
+    """Level of a line that C++ code of torch wrote, `[rank3]:[W305 03:55:35.2 socket.cpp:462]`; empty for others."""
+    match = _GLOG.match(text) if text.startswith("[") else None
+    return _GLOG_LEVELS[match[1]] if match else ""
+
+
 def access(text: str) -> dict[str, Value] | None:
     """Fields `client`, `method`, `path`, `status` of an access line, None for any other line."""
     match = _ACCESS.match(text)

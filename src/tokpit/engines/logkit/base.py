@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tokpit.domain.records import LogRecord, Value
 from tokpit.domain.text import sanitize
-from tokpit.engines.logkit.fold import Fold, opens
+from tokpit.engines.logkit.fold import Fold, is_exception, opens
 from tokpit.engines.logkit.table import Found
 
 TEXT_LIMIT = 4096
@@ -25,6 +25,18 @@ LEVELS = {
 }
 
 
+_PROMPT = "input_ids=["
+_MILD = {
+    "failure.retract": "warning",
+    "failure.queue_full": "warning",
+    "failure.drop_host": "warning",
+    "failure.port_wait": "warning",
+    "failure.draining": "info",
+}
+"""Levels of failure lines after which a server goes on, where the line has no level of its own."""
+_LOUD = frozenset({"", "error"})
+
+
 class Head(NamedTuple):
     """What stands before a message: the stream it belongs to, its fields, its level and the message."""
 
@@ -35,10 +47,14 @@ class Head(NamedTuple):
 
 
 def shorten(message: str) -> str:
-    """A message bounded to `TEXT_LIMIT` characters, with its full length where it was cut."""
+    """A message bounded to `TEXT_LIMIT` characters, with its full length where it was cut; no prompt of a dump."""
     if len(message) <= TEXT_LIMIT:
         return message
-    return f"{message[: TEXT_LIMIT // 8]} … ({len(message):,} characters)"
+    start = message[: TEXT_LIMIT // 8]
+    prompt = start.find(_PROMPT)
+    if prompt >= 0:
+        start = start[: prompt + len(_PROMPT)]
+    return f"{start} … ({len(message):,} characters)"
 
 
 class LineGrammar(ABC):
@@ -79,7 +95,7 @@ class LineGrammar(ABC):
             text = sanitize(line) if "\r" not in line else "\r".join(map(sanitize, line.split("\r")))
         else:
             text = line
-        if "\r" not in text and not self._folds:
+        if not self._folds and len(text) <= TEXT_LIMIT and "\r" not in text:
             record = self._fast(text, line)
             if record is not None:
                 return (record,)
@@ -126,11 +142,13 @@ class LineGrammar(ABC):
     def _plain(self, head: Head, held: tuple[str, ...]) -> LogRecord:
         extras: dict[str, str] = {}
         found = self._classify(head, extras)
+        if found is None and head.level in _LOUD and is_exception(head.message):
+            found = Found("failure.exception", {})
         if found is None:
             return LogRecord(self._count, "text", shorten(head.message), head.fields, extras, held, head.level)
         level = head.level
         if not level and found.kind.startswith("failure."):
-            level = "error"
+            level = _MILD.get(found.kind, "error")
         fields = head.fields | found.fields
         return LogRecord(self._count, found.kind, shorten(head.message), fields, extras, held, level)
 

@@ -7,7 +7,7 @@ from datetime import date
 
 _FULL = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?$")
 _SHORT = re.compile(r"(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)$")
-_RUNNING = re.compile(r"(\d+)\.(\d\d)\.(\d{3})\.(\d{3})$")
+_RUNNING = re.compile(r"(\d{1,9})\.(\d\d)\.(\d{3})\.(\d{3})$")
 _DAY = 86_400.0
 _HALF_YEAR = 182
 

@@ -18,10 +18,12 @@ _EXCEPTION = re.compile(
     r"(?:[A-Z]\w{0,100}: |\w{0,100}(?:Error|Exception|Interrupt|Exit)(?::|\s*$))"
 )
 _NAMED = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Exit|Timeout|Group|Dead)\b")
+_ERROR = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,12}\w{0,100}(?:Error|Exception|Interrupt)(?:: |\s*$)")
 _CHAIN = ("During handling of the above exception", "The above exception was the direct cause")
 _ADVICE = re.compile(r"(?:Possible solutions:|\d{1,2}\. |Open an issue)")
 _USAGE_END = re.compile(r"[\w./ -]{1,120}: error: ")
 _MAX_LINES = 4000
+_MAX_MESSAGE = 1000
 _MAX_FOREIGN = 20
 
 
@@ -32,6 +34,11 @@ class _State(Enum):
     CHAIN = auto()
     USAGE = auto()
     ENDED = auto()
+
+
+def is_exception(message: str) -> bool:
+    """Whether this is the last line of a traceback, or looks like one: `SomeError: why`."""
+    return _ERROR.match(message) is not None
 
 
 def opens(message: str) -> bool:
@@ -88,7 +95,11 @@ class Fold:
                 self._state = _State.FRAMES
                 return True
             return not message.strip()
-        if state is _State.TAIL and (message[:1] in {" ", "\t"} or _ADVICE.match(message)):
+        if state is _State.TAIL and message[:1] in {" ", "\t"} and message.strip():
+            if len(self.exceptions[-1]) < _MAX_MESSAGE:  # a message of several lines
+                self.exceptions[-1] += " " + message.strip()[:_MAX_MESSAGE]
+            return True
+        if state is _State.TAIL and _ADVICE.match(message):
             return True
         if state is _State.TAIL and not message.strip():
             self._state = _State.BLANK

@@ -31,7 +31,7 @@ def floats(text: str) -> tuple[float, ...]:
 
 
 _GROUPS: dict[Callable[[str], Value], str] = {
-    int: r"(\d+)",
+    int: r"(\d{1,17})",
     float: r"([\d.]+)",
     percent: r"([\d.]+)",
     is_true: r"(True|False)",

@@ -10,8 +10,7 @@ _OUTER = re.compile(
     rf"[\w.-]{{1,80}} +\| "  # compose: name-1  |
     rf"|\[pod/[^\]]{{1,200}}\] "  # kubectl logs --prefix
     rf"|{_STAMP} (?:stdout|stderr) [FP] "  # container runtime interface
-    rf"|{_STAMP} [\w.@-]{{1,80}}(?:\[\d+\])?: "  # journalctl -o short-iso, one word
-    rf"|{_STAMP} [\w.-]{{1,80}} [\w.@/-]{{1,80}}(?:\[\d+\])?: "  # the same with the host name
+    rf"|{_STAMP} (?:[\w.-]{{1,80}} )?[\w.@/-]{{1,80}}\[\d+\]: "  # journalctl -o short-iso, with or without the host
     rf"|[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d [\w.-]{{1,80}} [\w.@/-]{{1,80}}(?:\[\d+\])?: "  # syslog
     rf"|[A-Z][a-z]{{2}} \d{{1,2}}, \d{{4}} @ \d\d:\d\d:\d\d\.\d{{3}} +"  # Kibana
     rf"|{_STAMP} - [\w.]{{1,80}} - [A-Z]{{4,8}} - "  # a wrapper's Python logger
@@ -20,6 +19,15 @@ _OUTER = re.compile(
     rf"|\d{{1,4}}: "  # srun --label
     rf")"
 )
+
+
+_LEVEL = re.compile(r"\b(DEBUG|INFO|WARNING|ERROR|CRITICAL)\b")
+
+
+def outer_level(prefix: str) -> str:
+    """The level word that a wrapper's logger put into its prefix; empty if there is none."""
+    match = _LEVEL.search(prefix)
+    return match[1] if match else ""
 
 
 def strip_outer(text: str) -> tuple[str, str]:

@@ -33,15 +33,20 @@ def detect(lines: Iterable[str]) -> str | None:
 def _known(engine: str, lines: Iterable[str]) -> int:
     grammar = grammar_of(engine)
     records = [record for line in lines for record in grammar.feed(line)] + list(grammar.flush())
-    # Bars, access lines and bare tracebacks look alike in all engines: they count only beside a head of its own.
-    return sum(
-        (3 if record.kind.startswith(_OWN) else 0) + (1 if _HEADED[engine] in record.fields else 0)
+    # Bars and access lines look alike in all engines. Failures may, so they only decide where nothing else does.
+    score = sum(
+        (30 if record.kind.startswith(_OWN) else 0)
+        + (10 if any(name in record.fields for name in _HEADED[engine]) else 0)
+        + (1 if record.kind.startswith("failure.") and record.kind != "failure.exception" else 0)
         for record in records
     )
+    hints = sum(1 for record in records if _HINTS[engine] in record.text[:300])
+    return score + 20 * min(hints, 3)
 
 
 _OWN = ("decode_", "prefill_", "stats", "spec", "slot_", "milestone.", "prompt_t", "gen_t", "draft_", "iteration")
-_HEADED = {"sglang": "ts", "vllm": "source", "llamacpp": "t"}
+_HEADED = {"sglang": ("ts",), "vllm": ("source", "process"), "llamacpp": ("t",)}
+_HINTS = {"sglang": "launch_server", "vllm": "vllm", "llamacpp": "ggml"}
 
 
 def read_log(lines: Iterable[str], engine: str | None = None) -> Iterator[LogRecord]:

@@ -7,15 +7,18 @@ from collections.abc import Callable
 
 from tokpit.domain.records import Scalar, Value
 
+_TOO_LARGE = 10**18
+"""No server counts that far; larger whole numbers would not fit the floats that are computed with."""
+
 
 def number(text: str) -> float | int | None:
     """`12` -> 12, `1,204` -> 1204, `12.5` -> 12.5; None for `nan`, `inf` and anything that is no number."""
     text = text.replace(",", "").strip()
     try:
-        return int(text)
+        value = int(text)
     except ValueError:
-        pass
-    return real(text)
+        return real(text)
+    return value if abs(value) < _TOO_LARGE else None
 
 
 def real(text: str) -> float | None:
@@ -29,11 +32,8 @@ def real(text: str) -> float | None:
 
 def whole(text: str) -> int | None:
     """An int, thousands separators allowed; None where the text is no whole number."""
-    try:
-        return int(text.replace(",", ""))
-    except ValueError:
-        value = real(text)
-        return int(value) if value is not None and value.is_integer() else None
+    value = number(text)
+    return int(value) if value is not None and float(value).is_integer() and abs(value) < _TOO_LARGE else None
 
 
 def fraction(text: str) -> float | None:

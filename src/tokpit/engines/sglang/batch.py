@@ -53,8 +53,9 @@ _FIELDS: dict[str, tuple[str, _Strict]] = {
     "est. write BW (GB/s per GPU)": ("est_write_gbps", float),
     "fwd occupancy": ("fwd_occupancy", percent),
 }
-_START = re.compile(r"(Decode|Prefill) batch(?:[.,] ?| \[(\d+)\],? ?)")
+_START = re.compile(r"(Decode|Prefill) batch(?:[.,] ?| \[(\d{1,17})\],? ?)")
 _GRAPH = " graph"
+_MOST_PARTS = 80
 _SWA_PAIR = {"tokens_used": ("full_tokens", "swa_tokens"), "token_usage": ("full_token_usage", "swa_usage")}
 
 
@@ -82,7 +83,7 @@ def batch(message: str, fields: dict[str, Value], extras: dict[str, str], layout
             continue
         name, convert = field
         try:
-            if "n" in text:  # nan, inf
+            if "n" in text or len(text) > 17:  # nan, inf
                 raise ValueError(text)
             fields[name] = convert(text.rstrip("%"))
         except ValueError:
@@ -91,7 +92,7 @@ def batch(message: str, fields: dict[str, Value], extras: dict[str, str], layout
         if parts is not None:
             parts += (Part(key + ": ", name, convert), Part("%, " if text.endswith("%") else ", "))
     kind = "decode_batch" if start[1] == "Decode" else "prefill_batch"
-    if layouts is not None and parts is not None and len(parts) > 2:
+    if layouts is not None and parts is not None and 2 < len(parts) < _MOST_PARTS:
         parts[-1] = Part(parts[-1].literal.removesuffix(", "))
         layouts.learn(kind, parts, constants)
     return kind

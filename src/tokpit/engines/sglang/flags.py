@@ -125,11 +125,12 @@ def _speculation(given: dict[str, object], table: Pick) -> None:
         return
     if method in _CHAINED and isinstance(steps, int):
         topk = given.setdefault("spec_topk", 1)
-        if topk != 1 and given.get("spec_draft_tokens") is None:
+        if topk == 1:
+            given["spec_draft_tokens"] = steps + 1  # a chain; the engine itself corrects any other number to this one
+        elif given.get("spec_draft_tokens") is None:
             raise UsageError(
                 f"spec_topk={topk} drafts a tree, whose size SGLang must be told", hint="set spec_draft_tokens too"
             )
-        given.setdefault("spec_draft_tokens", steps + 1)
     elif method in ("dflash", "ngram") and isinstance(steps, int) and given.get("spec_draft_tokens") is None:
         given["spec_draft_tokens"] = steps + 1  # they draft in one block: its size is steps + the verified token
         del given["spec_steps"]

@@ -6,12 +6,12 @@ import re
 
 from tokpit.domain.records import LogRecord, Value
 from tokpit.domain.text import mask_secrets
-from tokpit.engines.logkit.access import access, uvicorn
+from tokpit.engines.logkit.access import access, native_level, uvicorn
 from tokpit.engines.logkit.bars import bar
 from tokpit.engines.logkit.base import LEVELS, TEXT_LIMIT, Head, LineGrammar
 from tokpit.engines.logkit.fold import opens
 from tokpit.engines.logkit.layout import Layouts
-from tokpit.engines.logkit.prefix import strip_outer
+from tokpit.engines.logkit.prefix import outer_level, strip_outer
 from tokpit.engines.logkit.table import Found
 from tokpit.engines.sglang.batch import batch, mark_probe
 from tokpit.engines.sglang.sampling import Sampler
@@ -21,7 +21,7 @@ _HEAD = re.compile(
     r"\[(?:(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,](\d{3}))?(?: ([\w.]{1,60}(?: [\w.]{1,60}){0,8}))?"
     r"|((?:DP|PP|ATTN_CP|MOE_DP|TP|EP)\d+(?: [A-Z_]+\d+)*))\] ?"
 )
-_RANK = re.compile(r"([A-Z_]+)(\d+)$")
+_RANK = re.compile(r"([A-Z_]+)(\d{1,9})$")
 _RANKS = {
     "DP": "dp_rank",
     "PP": "pp_rank",
@@ -68,7 +68,7 @@ class SglangGrammar(LineGrammar):
     def _fast(self, text: str, line: str) -> LogRecord | None:
         """Statistics, access lines and dull text without anything around them, which is most of a log."""
         if not text.startswith("[20"):
-            return self._dull(text, line, {}) if text[:1].isalpha() and len(text) < TEXT_LIMIT else None
+            return self._dull(text, line, {}) if text[:1].isalpha() else None
         end = text.find("] ", 20, 80)
         if end < 0 or text.find("[20", 3) > 0:
             return None
@@ -99,7 +99,7 @@ class SglangGrammar(LineGrammar):
         return LogRecord(self._count, kind, message, fields, {}, (line,), "")
 
     def _dull(self, message: str, line: str, fields: dict[str, Value]) -> LogRecord | None:
-        if message[:4] in _NOT_DULL or "%" in message or "| " in message or len(message) > TEXT_LIMIT:
+        if message[:4] in _NOT_DULL or "%" in message or "| " in message:
             return None
         if not TABLE.dull(message) or opens(message) or "] " in message[:90]:
             return None
@@ -131,10 +131,12 @@ class SglangGrammar(LineGrammar):
             if at > 0:
                 match = _HEAD.match(text, at)
         if match is None:
-            message = strip_outer(text)[1]
+            prefix, message = strip_outer(text)
             match = _HEAD.match(message)
             if match is None:
-                return self._unheaded(message, {})
+                head = self._unheaded(message, {})
+                word = outer_level(prefix)
+                return head._replace(level=LEVELS[word]) if word and not head.level else head
             text = message
         stamp, millis, ranks, only = match.groups()
         fields: dict[str, Value] = {}
@@ -152,12 +154,12 @@ class SglangGrammar(LineGrammar):
     def _unheaded(message: str, fields: dict[str, Value]) -> Head:
         level = uvicorn(message[:200])
         if level is None:
-            return Head("", fields, "", message)
+            return Head("", fields, native_level(message), message)
         return Head("", fields, LEVELS[level[0]], message)
 
     def _classify(self, head: Head, extras: dict[str, str]) -> Found | None:
         message = head.message
-        if head.level:
+        if head.level and message[:1] != "[":
             found = access(message[:TEXT_LIMIT])
             if found is not None:
                 return Found("access", found)
@@ -165,12 +167,12 @@ class SglangGrammar(LineGrammar):
             message = pair[1] if pair else message
         if message.startswith(_ARGS):
             return Found("milestone.args", {"server_args_text": mask_secrets(message[len(_ARGS) :])})
+        message = message[:TEXT_LIMIT]
         fields: dict[str, Value] = {}
         kind = batch(message, fields, extras)
         if kind is not None:
             mark_probe(fields)
             return Found(kind, fields)
-        message = message[:TEXT_LIMIT]
         progress = bar(message)
         if progress is not None:
             return self._bar(*progress)

@@ -92,7 +92,9 @@ def _port(verdict: Verdict, sockets: str) -> Verdict:
             verdict,
             figures,
             sentence=f"Port {owner['port']} is held by {who}.",
-            next_action="See since when it runs and whether tokpit started it; stop it if it is yours, or take another port.",
+            next_action=(
+                "See since when it runs and whether tokpit started it; stop it if it is yours, or take another port."
+            ),
             evidence=(*verdict.evidence, owner.group(0)),
         )
     if waiting and verdict.code == "PORT_IN_USE":

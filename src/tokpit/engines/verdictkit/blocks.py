@@ -25,7 +25,8 @@ _FATAL = re.compile(
       [\w./-]{1,80}(?:\ serve|\ run)?:\ error:\ | error:\ | fatal:\ | FATAL\b | fatal\ error:
     | (?:nvcc|ptxas)\ (?:fatal|error)\b | Fatal\ Python\ error: | Killed$ | Segmentation\ fault | Aborted\b | Bus\ error
     | Illegal\ instruction | terminate\ called\b | Out\ of\ memory:\ Kill | Memory\ cgroup\ out\ of\ memory: | oom-kill:
-    | \S*/?(?:ba|z|da)?sh:\ (?:line\ )?\d*:?\ ?\S*:\ (?:(?:command\ )?not\ found|No\ such\ file|Permission\ denied) | env:\ | ninja:\ build\ stopped
+    | \S*/?(?:ba|z|da)?sh:\ (?:line\ )?\d*:?\ ?\S*:\ (?:(?:command\ )?not\ found|No\ such\ file|Permission\ denied)
+    | env:\ | ninja:\ build\ stopped
     | \S*python[\d.]*:\ (?:No\ module\ named|can't\ open\ file|Error\ while\ finding\ module) | nohup:\ failed
     | \S*\.(?:cu|cpp|cuh|h|c):\d+:\ (?:CUDA\ error|GGML_ASSERT|fatal\ error)
     | CUDA\ error\b | HIP\ error\b | GGML_ASSERT

@@ -124,7 +124,8 @@ PYTHON: tuple[Signature, ...] = (
     ),
     sig(
         "COMMAND_NOT_FOUND",
-        r"(?:^|\n)\S*sh: (?:line )?\d*:? ?(?P<command>\S+): (?:(?:command )?not found|No such file)|(?:^|\n)(?:env|nohup|"
+        r"(?:^|\n)\S*sh: (?:line )?\d*:? ?(?P<command>\S+): "
+        r"(?:(?:command )?not found|No such file)|(?:^|\n)(?:env|nohup|"
         r"exec)\b.*?[‘'`\"]?(?P<command2>[\w./-]+)[’'\"]?: No such file",
         "The command {command} was not found.",
         "Give the full path, as the launch user sees it.",

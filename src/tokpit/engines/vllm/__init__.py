@@ -10,7 +10,8 @@ from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import RuleAnswer, Verdict
 from tokpit.engines.base import FlagIssue, FlagSchema, Grammar, Milestone, Recognised
 from tokpit.engines.flagkit import check, process
-from tokpit.engines.vllm import cmdline, flags, http
+from tokpit.engines.vllm import cmdline, http
+from tokpit.engines.vllm import flags as translation
 
 
 class VllmEngine:
@@ -45,21 +46,21 @@ class VllmEngine:
 
     def command(self, program: Sequence[str], settings: Settings, version: str | None) -> tuple[str, ...]:
         """See Engine."""
-        return cmdline.command(program, flags.to_flags(settings, version))
+        return cmdline.command(program, translation.to_flags(settings, version))
 
     def to_flags(self, settings: Settings, version: str | None) -> tuple[str, ...]:
         """See Engine."""
-        return flags.to_flags(settings, version)
+        return translation.to_flags(settings, version)
 
-    def from_flags(self, given: Sequence[str], version: str | None) -> Settings:
+    def from_flags(self, flags: Sequence[str], version: str | None) -> Settings:
         """See Engine."""
-        return flags.from_flags(given, version)
+        return translation.from_flags(flags, version)
 
     def check_flags(
-        self, given: Sequence[str], version: str | None, schema: FlagSchema | None = None
+        self, flags: Sequence[str], version: str | None, schema: FlagSchema | None = None
     ) -> Sequence[FlagIssue]:
         """See Engine."""
-        return check.check(flags.MAP, given, version, schema)
+        return check.check(translation.MAP, flags, version, schema)
 
     def check_rules(
         self,

@@ -6,7 +6,7 @@ import re
 
 from tokpit.domain.records import LogRecord, Value
 from tokpit.domain.text import mask_secrets
-from tokpit.engines.logkit.access import access, uvicorn
+from tokpit.engines.logkit.access import access, native_level, uvicorn
 from tokpit.engines.logkit.bars import bar
 from tokpit.engines.logkit.base import LEVELS, TEXT_LIMIT, Head, LineGrammar
 from tokpit.engines.logkit.fold import opens
@@ -20,7 +20,7 @@ from tokpit.engines.vllm.stats import periodic
 _PROCESS = re.compile(r"\((?P<process>[A-Za-z][\w.-]{0,60})(?: rank=\d+)? pid=(?P<pid>\d{1,10})\) ?")
 _STAMPED = re.compile(
     r" ?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,3}(?P<ts>\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{3})? {1,3}"
-    r"\[?(?P<source>[^\]\s]{1,200}:\d{1,6})\] {0,3}"
+    r"\[?(?P<source>[^\]\s]{1,200}:\d{1,6})\](?:  (?=\S)| ?)"
 )
 _SECOND = re.compile(
     r"\([A-Za-z][\w.-]{0,60}(?: rank=\d+)? pid=\d{1,10}\) ?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,3}\d\d-\d\d \d\d:"
@@ -70,13 +70,13 @@ class VllmGrammar(LineGrammar):
                 return LogRecord(
                     self._count, found.kind, message, fields | found.fields, extras, (line,), LEVELS[level]
                 )
-            if len(message) > TEXT_LIMIT or opens(message) or not TABLE.dull(message):
+            if opens(message) or not TABLE.dull(message):
                 return None
             kind = "text"
         return LogRecord(self._count, kind, message, fields, {}, (line,), LEVELS[level])
 
     def _fast_access(self, text: str, start: int, line: str, process: dict[str, Value]) -> LogRecord | None:
-        if not text.startswith("INFO: ", start) or len(text) > TEXT_LIMIT:
+        if not text.startswith("INFO: ", start):
             return None
         message = text[start:]
         found = access(message)
@@ -120,7 +120,7 @@ class VllmGrammar(LineGrammar):
             message = text[start:]
             level = uvicorn(message[:200])
             if level is None:
-                return Head(key, fields, "", message)
+                return Head(key, fields, native_level(message), message)
             fields["level"] = level[0]
             return Head(key, fields, LEVELS[level[0]], message)
         level_word, fields["ts"], fields["source"] = stamped.groups()
@@ -136,7 +136,7 @@ class VllmGrammar(LineGrammar):
         else:
             message = message[:TEXT_LIMIT]
         if "source" not in head.fields:
-            if head.level:
+            if head.level and message[:1] != "[":
                 fields = access(message)
                 if fields is not None:
                     return Found("access", fields)

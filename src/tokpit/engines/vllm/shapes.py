@@ -136,6 +136,7 @@ INSIDES = (
 
 GATES = (
     "rror",
+    "xception",
     "emory",
     "ache",
     "  version",

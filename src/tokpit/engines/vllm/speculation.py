@@ -18,8 +18,8 @@ _WORDS = {"draft": "draft_model"}
 _METHODS = {word: method for method, word in _WORDS.items()}
 _FIRST = {"eagle3": "0.9.2", "mtp": "0.10.0", "dflash": "0.25.0"}
 """First version known to take the method."""
-_ONE_MTP = "0.11.0"
-"""Since then the engine itself rewrites every model family's `*_mtp` to `mtp`."""
+_ONE_MTP = "0.12.0"
+"""Known since then: the engine itself rewrites every model family's `*_mtp` to `mtp`."""
 
 
 def fold(words: Iterable[Word]) -> tuple[dict[str, Any], list[Word]]:

@@ -50,8 +50,9 @@ _SPEC_V0 = {
     "Number of emitted tokens": "emitted_tokens",
 }
 _ITERATION = re.compile(
-    r"Iteration\((\d+)\): (\d+) context requests, (\d+) context tokens, (\d+) generation requests, "
-    r"(\d+) generation tokens, iteration elapsed time: ([\d.]+) ms(?:, [A-Z]\w* KV cache usage: ([\d.]+|nan)%)?"
+    r"Iteration\((\d{1,17})\): (\d{1,17}) context requests, (\d{1,17}) context tokens, "
+    r"(\d{1,17}) generation requests, (\d{1,17}) generation tokens, iteration elapsed time: ([\d.]+) ms"
+    r"(?:, [A-Z]\w* KV cache usage: ([\d.]+|nan)%)?"
 )
 _MFU = re.compile(r"MFU: ([\d.]+) TF/s/\w+ ([\d.]+) GB/s/\w+")
 _V0_HITS = re.compile(r"Prefix cache hit rate: GPU: ([\d.]+|nan)%(?:, CPU: ([\d.]+|nan)%)?")
@@ -189,14 +190,14 @@ def _seldom(message: str, fields: dict[str, Value], extras: dict[str, str]) -> F
     if match is not None:
         names = ("iter", "context_reqs", "context_tokens", "generation_reqs", "generation_tokens")
         fields.update({name: int(text) for name, text in zip(names, match.groups()[:5], strict=True)})
-        fields["iteration_ms"] = float(match[6])
+        fields["iteration_ms"] = real(match[6])
         if match[7] is not None:
             fields["kv_usage"] = fraction(match[7])
         return Found("iteration", fields)
     match = _MFU.match(message)
     if match is not None:
-        fields["tflops_per_device"] = float(match[1])
-        fields["read_write_gbps_per_device"] = float(match[2])
+        fields["tflops_per_device"] = real(match[1])
+        fields["read_write_gbps_per_device"] = real(match[2])
         return Found("mfu", fields)
     match = _V0_HITS.match(message)
     if match is not None:

@@ -6,7 +6,6 @@ import sys
 from typing import Any
 
 import pytest
-from textual.widgets import Input
 
 from console_feed import FakeHistory, Recorder, fill, run
 from console_screen import SIZES, console, rows, shows, text, until

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 from textual.widgets import Input
 
 from console_feed import HOST, Recorder, fill, launch, server
@@ -24,8 +26,10 @@ async def test_the_form_starts_with_the_hosts_program_and_the_engines_port() -> 
 async def test_the_preview_is_the_exact_command_line_and_follows_the_fields() -> None:
     async with console(session_with_program()) as pilot:
         await pilot.press("l")
-        await shows(pilot, "model: needed")
+        await shows(pilot, "--model-path /srv/models/Qwen3.6-27B")
         screen = pilot.app.screen
+        screen.query_one("#field-model", Input).value = ""
+        await shows(pilot, "model: needed")
         screen.query_one("#field-model", Input).value = "/srv/models/Qwen3.6-27B"
         screen.query_one("#field-port", Input).value = "31007"
         screen.query_one("#field-raw", Input).value = "--watchdog-timeout 900"
@@ -129,3 +133,19 @@ async def test_read_only_opens_no_launch_screen() -> None:
 
 def _preview(screen: object) -> str:
     return str(screen.query_one("#preview").content)  # type: ignore[attr-defined]
+
+
+async def test_pressing_start_twice_asks_once() -> None:
+    class Slow(Recorder):
+        async def execute(self, command_id: str, **args: object) -> None:
+            self.calls.append((command_id, args))
+            await asyncio.Event().wait()
+
+    session = Slow()
+    fill(session.store)
+    async with console(session) as pilot:
+        await pilot.press("l")
+        await shows(pilot, "Launch on")
+        await pilot.press("ctrl+s", "enter", "ctrl+s")
+        await shows(pilot, "already under way")
+        assert len(session.calls) == 1

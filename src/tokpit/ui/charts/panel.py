@@ -17,7 +17,7 @@ from tokpit.ui.text import Row, Span, row_width, safe
 from tokpit.ui.view import View
 from tokpit.ui.widgets.panel import Panel
 
-PLOTEXT_MIN = (44, 8)
+PLOTEXT_MIN = (36, 8)
 """Width and height of a body from which the larger engine is worth its cost."""
 NARROW = 30
 

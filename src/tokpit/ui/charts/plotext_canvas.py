@@ -59,10 +59,11 @@ class PlotextCanvas:
                 pieces.append((xs, [min(max(y, low), high) for y in ys]))
         for x in chart.marks:
             sequence.append(self._pixel(foreground=_MARK_CODE))
-            pieces.append(([x, x], list(chart.y_range)))
+            pieces.append(([x] * height, [low + (high - low) * n / max(1, height - 1) for n in range(height)]))
         figure._cycler.set_sequence(sequence)
-        for xs, ys in pieces:
-            figure.draw(figure.signal(xs, ys, marker="braille").lines(len(xs) > 1))
+        for index, (xs, ys) in enumerate(pieces):
+            connected = len(xs) > 1 and index < len(pieces) - len(chart.marks)
+            figure.draw(figure.signal(xs, ys, marker="braille").lines(connected))
         figure.ruler("x", "lower").lim(*chart.x_range)
         figure.ruler("y", "left").lim(*chart.y_range)
         figure.ruler("y", "left").ticks([v for v, _ in chart.y_ticks], [label for _, label in chart.y_ticks])

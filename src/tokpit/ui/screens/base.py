@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.screen import Screen
@@ -50,16 +49,6 @@ class PumpedScreen(Screen[None]):
         """Everything anew: the selection or the theme has changed."""
         for panel in self.query(Panel):
             panel.redraw()
-
-    def run_command(self, command_id: str, then: Callable[[Any], None] | None = None, **args: Any) -> None:
-        """Run a command in the background; its error becomes a notice."""
-
-        async def work() -> None:
-            result = await attempt(self.console, command_id, **args)
-            if then is not None and self.is_attached:
-                then(result)
-
-        self.run_worker(work(), exit_on_error=False, group="commands")
 
     def action_command_palette(self) -> None:
         """The command palette, also where a widget has the focus."""

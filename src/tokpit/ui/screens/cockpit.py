@@ -71,6 +71,7 @@ class Cockpit(PumpedScreen):
     """See the module docstring. Panels fold by size: the larger the terminal, the more charts."""
 
     BINDINGS = bindings_for("cockpit")
+    AUTO_FOCUS = "#tree"
     CSS = """
     Cockpit #left { width: 26; }
     Cockpit #charts { layout: grid; grid-size: 2 2; grid-gutter: 0; height: 10; }
@@ -107,7 +108,6 @@ class Cockpit(PumpedScreen):
         """The tree has the focus first."""
         super().on_mount()
         self.fold()
-        self.query_one(HostTree).focus()
 
     def on_resize(self, event: events.Resize) -> None:
         """Fold or unfold."""
@@ -190,7 +190,7 @@ class Cockpit(PumpedScreen):
         if self.view.server is None or self.view.server_id is None:
             tell(self.console, "no server is selected")
             return
-        self.run_command("server.stop", server_id=self.view.server_id)
+        self.console.start_command("server.stop", server_id=self.view.server_id)
 
     def action_refresh_host(self) -> None:
         """Look at the host again."""
@@ -269,7 +269,7 @@ def chart_height(rows: int, lines: int) -> int:
     """Rows of the chart area."""
     if lines == 1:
         return max(5, min(14, rows // 3))
-    return max(10, min(30, rows // 2))
+    return max(10, min(30, rows * 11 // 20))
 
 
 def _fill_last_row(charts: Sequence[ChartPanel], shown: Sequence[str], columns: int) -> None:

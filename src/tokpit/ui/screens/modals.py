@@ -33,6 +33,8 @@ _CSS = """
 class ConfirmScreen(ModalScreen[bool]):
     """Cancel has the focus; a destructive command wants its word typed first."""
 
+    AUTO_FOCUS = "#cancel"
+
     CSS = _CSS.replace("{name}", "ConfirmScreen")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", show=False)]
 
@@ -59,9 +61,8 @@ class ConfirmScreen(ModalScreen[bool]):
                 yield Button("Do it", id="go", variant="error" if request.typed_word else "primary")
 
     def on_mount(self) -> None:
-        """Doing nothing is the answer at hand."""
+        """A word that must be typed locks the button."""
         self.query_one("#go", Button).disabled = bool(self.request.typed_word)
-        self.query_one("#cancel", Button).focus()
 
     def on_key(self, event: events.Key) -> None:
         """What is typed goes into the line although Cancel has the focus."""
@@ -93,6 +94,8 @@ class ConfirmScreen(ModalScreen[bool]):
 class PromptScreen(ModalScreen["str | None"]):
     """One line of text: a password or passphrase (hidden), or yes to a host key's fingerprint."""
 
+    AUTO_FOCUS = "#answer, #cancel"
+
     CSS = _CSS.replace("{name}", "PromptScreen")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", show=False)]
 
@@ -117,10 +120,6 @@ class PromptScreen(ModalScreen["str | None"]):
             with Horizontal(id="buttons"):
                 yield Button("Refuse" if hostkey else "Cancel", id="cancel")
                 yield Button("Accept" if hostkey else "OK", id="go", variant="warning" if hostkey else "primary")
-
-    def on_mount(self) -> None:
-        """The line, or refusing, is at hand."""
-        self.query_one("#cancel" if self.kind == "hostkey" else "#answer").focus()
 
     @on(Input.Submitted, "#answer")
     def _entered(self, event: Input.Submitted) -> None:

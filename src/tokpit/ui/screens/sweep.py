@@ -27,6 +27,7 @@ class SweepScreen(PumpedScreen):
     """See the module docstring."""
 
     BINDINGS = bindings_for("sweep")
+    AUTO_FOCUS = "#field-levels"
     CSS = (
         FORM_CSS
         + """
@@ -60,11 +61,6 @@ class SweepScreen(PumpedScreen):
         yield LevelsChart(self.view, lambda: op.levels if (op := self.operation()) else ())
         yield Footer("sweep")
 
-    def on_mount(self) -> None:
-        """The levels are what is changed most."""
-        super().on_mount()
-        self.query_one("#field-levels", Input).focus()
-
     def on_resize(self) -> None:
         """The table keeps what it needs, the chart takes the rest."""
         self._fold()
@@ -93,6 +89,9 @@ class SweepScreen(PumpedScreen):
         except UsageError as error:
             tell(self.console, error.message, bad=True)
             return
+        if f"sweep.start {self.server_id}" in self.console.busy:
+            tell(self.console, "a sweep of this server is under way already")
+            return
         self.operation_id = f"sweep-{secrets.token_hex(4)}"
         self.console.start_command("sweep.start", target=self.server_id, operation_id=self.operation_id, **plan)
 
@@ -112,6 +111,6 @@ class SweepScreen(PumpedScreen):
     def action_stop_or_leave(self) -> None:
         """Stop at once and keep what was measured; once nothing runs, back."""
         if self.running:
-            self.run_command("sweep.stop", op_id=self.operation_id)
+            self.console.start_command("sweep.stop", op_id=self.operation_id)
         else:
             self.app.pop_screen()

@@ -79,8 +79,10 @@ class StepsPanel(Panel):
         return rows
 
     def _verdict(self, operation: Operation, width: int) -> list[Row]:
+        stuck = operation.result.get("stuck")
         if operation.status == "running":
-            return []
+            return [[("! " if n == 0 else "  ", "warn"), (line, "warn")]
+                    for n, line in enumerate(wrap(safe(stuck), width - 2))] if stuck else []  # fmt: skip
         glyph, style = ENDS.get(operation.status, ("?", "dim"))
         took = figures.duration(operation.t - operation.started_t)
         if operation.status == "done":
@@ -90,8 +92,8 @@ class StepsPanel(Panel):
         rows += [[("  ", "fg"), (line, "bad")] for line in wrap(safe(operation.error), width - 2) if operation.error]
         rows += [[("→ " if n == 0 else "  ", "accent"), (line, "fg")]
                  for n, line in enumerate(wrap(safe(operation.hint), width - 2)) if operation.hint]  # fmt: skip
-        rows += [[("  " + fit(safe(k), 14), "dim"), (safe(v), "fg")] for k, v in operation.result.items()]
-        return rows
+        shown = {k: v for k, v in operation.result.items() if v and k not in {"phase", "stuck"}}
+        return rows + [[("  " + fit(safe(k), 14), "dim"), (safe(v), "fg")] for k, v in shown.items()]
 
 
 COLUMNS: tuple[tuple[str, int], ...] = (

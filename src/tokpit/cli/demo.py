@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--headless", is_flag=True, help="Launch, sweep and stop without a screen, and print the result.")
 @click.option("--json", "as_json", is_flag=True, help="With --headless: one JSON document on stdout.")
 @click.option(
-    "--clock", type=float, default=None, help="Simulated seconds per real second (default: 30; headless: 30)."
+    "--clock", type=float, default=None, help="Simulated seconds per real second (default: 10; headless: 25)."
 )
 @click.pass_obj
 def demo(options: Options, headless: bool, as_json: bool, clock: float | None) -> None:
@@ -37,7 +37,7 @@ def demo(options: Options, headless: bool, as_json: bool, clock: float | None) -
     Without a terminal, or with --headless: launch, sweep and stop there, in under a minute.
     """
     headless = headless or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()) or options.open_app is None
-    asyncio.run(_headless(as_json, clock or 30.0) if headless else _cockpit(options, clock or 10.0))
+    asyncio.run(_headless(as_json, clock or 25.0) if headless else _cockpit(options, clock or 10.0))
 
 
 async def _cockpit(options: Options, clock: float) -> None:

@@ -135,7 +135,7 @@ def test_ticks_say_time_back_from_now() -> None:
 
 @pytest.mark.parametrize(
     ("value", "unit", "said"),
-    [(None, "tok/s", "–"), (376.52, "tok/s", "376.5 tok/s"), (0.213, "fraction", "21%"), (0.012, "fraction", "1.2%"),
+    [(None, "tok/s", "–"), (376.52, "tok/s", "376.5 tok/s"), (0.213, "fraction", "21%"), (0.0052, "fraction", "0.5%"),
      (0.31, "s", "310 ms"), (12.34, "s", "12.3 s"), (9.0, "req", "9 req"), (0.0, "tok/s", "0 tok/s"),
      (12345.6, "tok", "12 346 tok")],
 )  # fmt: skip

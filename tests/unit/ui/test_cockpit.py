@@ -185,3 +185,22 @@ async def test_figures_older_than_the_console_are_kept_when_the_window_is_widene
         await shows(pilot, "-10m")
         await pilot.press("plus", "plus")
         await shows(pilot, "-2m30s")
+
+
+async def test_large_charts_are_drawn_by_plotext_once_it_is_loaded() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (200, 60)) as pilot:
+        await until(pilot, lambda: pilot.app.plotext_ready)  # type: ignore[attr-defined]
+        panel = pilot.app.screen.query_one("#chart-gen", ChartPanel)
+        await until(pilot, lambda: panel.canvas(*panel.inner_size()).name == "plotext")
+        panel.redraw()
+        await shows(pilot, "└┬", "376.5 tok/s")
+
+
+async def test_on_a_narrow_screen_a_stale_chart_still_says_how_old_it_is() -> None:
+    session = Recorder()
+    fill(session.store, end=time.time() - 75)
+    async with console(session, (80, 24)) as pilot:
+        title = next(row for row in (await shows(pilot, "gen", "accept")).split("\n") if " gen " in row)
+        assert title.count("1m1") == 2

@@ -13,7 +13,7 @@ from tokpit.ui.charts.braille import BrailleCanvas
 from tokpit.ui.charts.model import Chart, ChartCanvas, Curve, nice_top, time_ticks, with_gaps, y_ticks
 from tokpit.ui.charts.plotext_canvas import PlotextCanvas
 from tokpit.ui.palette import SERIES
-from tokpit.ui.text import Row, Span, row_width, safe
+from tokpit.ui.text import Row, Span, row_width, safe, wrap
 from tokpit.ui.view import View
 from tokpit.ui.widgets.panel import Panel
 
@@ -128,10 +128,12 @@ class ChartPanel(Panel):
             if tag in _SHORT:
                 spans.append((_SHORT[tag] + " ", "dim"))
                 value = value.removesuffix(" req")
+            if stale and width < NARROW:
+                value = value.partition(" ")[0]
             spans.append((value, "stale" if stale else style))
         age = self.view.age(newest)
         if age is not None and self.view.stale(newest):
-            spans += [(" ", "fg"), (f"{figures.duration(age)} old", "warn")]
+            spans += [(" ", "fg"), (figures.duration(age) + (" old" if width >= NARROW else ""), "warn")]
         if self.spec.short and row_width(title) + row_width(spans) + 2 > width:
             title = [(self.spec.short, "title")]
         return title, spans
@@ -143,7 +145,7 @@ class ChartPanel(Panel):
             return []
         if not self.has_data(server):
             note = server.facts.get("metrics_note") if self.spec.always else None
-            return [[(safe(note) if note else "no figures yet", "dim")]]
+            return [[(line, "dim")] for line in wrap(safe(note) if note else "no figures yet", width)]
         return self.canvas(width, height).draw(self.chart(server, width, height), width, height)
 
     def chart(self, server: ServerState, width: int, height: int) -> Chart:

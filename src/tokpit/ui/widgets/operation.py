@@ -92,7 +92,7 @@ class StepsPanel(Panel):
         rows += [[("  ", "fg"), (line, "bad")] for line in wrap(safe(operation.error), width - 2) if operation.error]
         rows += [[("→ " if n == 0 else "  ", "accent"), (line, "fg")]
                  for n, line in enumerate(wrap(safe(operation.hint), width - 2)) if operation.hint]  # fmt: skip
-        shown = {k: v for k, v in operation.result.items() if v and k not in {"phase", "stuck"}}
+        shown = {k: v for k, v in operation.result.items() if v and k not in {"phase", "stuck", "server", "ready_s"}}
         return rows + [[("  " + fit(safe(k), 14), "dim"), (safe(v), "fg")] for k, v in shown.items()]
 
 

@@ -15,7 +15,7 @@ from tokpit.transport.base import Host
 
 PATIENCE_S = 3600.0
 """A driver that hangs cannot be killed, so its poll is waited for: a second one would only hang beside it."""
-SHARE = 4.0
+SHARE = 2.0
 """The pause is at least this many times the last poll's duration, so that polling never loads a busy driver."""
 LONGEST_S = 60.0
 _MOST_REASKS = 20

@@ -16,6 +16,7 @@ from tokpit.errors import LaunchError, TokpitError, UsageError
 from tokpit.ops import environment, ready, stop
 from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
+from tokpit.ops.schema import installed_schema
 from tokpit.ops.targets import resolve_server
 from tokpit.transport.base import Host, quote
 
@@ -65,7 +66,8 @@ async def plan(session: Session, spec: LaunchSpec, *, force: bool = False, repla
     flags = argv[len(spec.program) :]
     errors: list[str] = []
     warnings: list[str] = []
-    for issue in engine.check_flags(flags, spec.version):
+    schema = await installed_schema(host, engine, spec.program, spec.version)
+    for issue in engine.check_flags(flags, spec.version, schema):
         (errors if issue.severity == "error" else warnings).append(issue.sentence)
     facts = await environment.host_facts(host, spec, replacing=replacing)
     model = await environment.model_facts(host, spec)

@@ -13,6 +13,7 @@ from tokpit.engines.registry import engine as engine_of
 from tokpit.engines.registry import recognise
 from tokpit.errors import UsageError
 from tokpit.ops import environment
+from tokpit.ops.schema import installed_schema
 
 if TYPE_CHECKING:
     from tokpit.ops.session import Session
@@ -35,7 +36,7 @@ async def lint_command(
     program = found.program if found is not None else ()
     flags = argv[len(program) :]
     settings = knowledge.from_flags(flags, version)
-    facts, model = HostFacts(), ModelFacts()
+    facts, model, schema = HostFacts(), ModelFacts(), None
     if host is not None:
         machine = await session.connected(host)
         spec = LaunchSpec(
@@ -43,13 +44,14 @@ async def lint_command(
         )
         spec = await environment.complete(machine, knowledge, spec)
         version = spec.version
+        schema = await installed_schema(machine, knowledge, spec.program, version)
         facts = await environment.host_facts(machine, spec)
         model = await environment.model_facts(machine, spec)
     answers = [
         RuleAnswer(
             code=f"FLAG_{issue.code.upper().replace('-', '_')}", severity=issue.severity, sentence=issue.sentence
         )
-        for issue in knowledge.check_flags(flags, version)
+        for issue in knowledge.check_flags(flags, version, schema)
     ]
     answers += knowledge.check_rules(settings, version, model, facts, env)
     return sorted(answers, key=lambda answer: ("error", "warning", "info").index(answer.severity))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tokpit.domain.records import GpuSample, Problem
+from tokpit.domain.records import GpuProcess, GpuSample, Problem
 from tokpit.probes import nvidia
 from tokpit.probes.gpu import GpuPoll
 from tokpit.probes.memory import parse_meminfo
@@ -16,7 +16,10 @@ from tokpit.probes.sections import mark, sections, status_mark, status_of
 
 ALERT_AFTER = 3
 """Reads of a sensor that must fail in a row before anybody is told: single failures are normal."""
+_APPS_EVERY = 3
 _THROTTLE_EVERY = 15
+"""Polls between the questions that change slowly: each is one more start of nvidia-smi, up to a second without
+persistence mode."""
 
 _FIND = 'export LC_ALL=C; PATH="$PATH:/usr/bin:/usr/local/nvidia/bin:/usr/lib/wsl/lib:/opt/bin"'
 
@@ -34,6 +37,7 @@ class NvidiaReader:
         self._polls = 0
         self._throttle: tuple[tuple[dict[str, float], ...], float] | None = None
         self._past: tuple[Problem, ...] = ()
+        self._apps: tuple[GpuProcess, ...] = ()
 
     def script(self) -> str:
         """One query of the GPUs and of the processes on them; at times also the slow ones."""
@@ -48,9 +52,13 @@ class NvidiaReader:
             "if command -v nvidia-smi >/dev/null 2>&1; then",
             mark("module"),
             "cat /proc/driver/nvidia/version 2>/dev/null",
-            mark("apps"),
-            "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,process_name --format=csv,noheader,nounits 2>&1",
         ]
+        if self._polls % _APPS_EVERY == 0:
+            lines += [
+                mark("apps"),
+                "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,process_name"
+                " --format=csv,noheader,nounits 2>&1",
+            ]
         if self._polls % _THROTTLE_EVERY == 0:
             lines += [mark("list"), "nvidia-smi -L 2>&1"]
             lines += [mark("throttle"), "nvidia-smi -q -d PERFORMANCE 2>&1", mark("uptime"), "cat /proc/uptime"]
@@ -76,11 +84,13 @@ class NvidiaReader:
         dead = self._dead(answer.gpus)
         problems = [*self._settle(answer.problems), *self._gone(answer), *dead]
         stuck = {problem.index for problem in dead}
+        if "apps" in found:
+            self._apps = nvidia.parse_apps(found["apps"])
         if "throttle" in found:
             self._past = self._throttled(found["throttle"], found.get("uptime", ""))
         return GpuPoll(
             gpus=tuple(msgspec.structs.replace(g, util=None) if g.index in stuck else g for g in answer.gpus),
-            processes=nvidia.parse_apps(found.get("apps", "")),
+            processes=self._apps,
             problems=(*problems, *self._past),
             absent=answer.absent,
         )

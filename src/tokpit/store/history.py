@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-import platform
 import secrets
 import sqlite3
 import time
@@ -20,8 +19,8 @@ from tokpit.domain.run import Level, Run
 from tokpit.domain.settings import LaunchSpec, LaunchState
 from tokpit.domain.text import mask_secrets
 from tokpit.errors import StoreError, UsageError
+from tokpit.store.database import damaged, open_database, owner, sentence, set_aside
 from tokpit.store.masking import masked
-from tokpit.store.schema import MIGRATIONS, migrate, version
 
 T = TypeVar("T")
 
@@ -112,7 +111,7 @@ class History:
             db.execute(
                 "INSERT INTO runs VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET ended_at ="
                 " excluded.ended_at, status = excluded.status, note = excluded.note, context = excluded.context",
-                (*row, run.status, mask_secrets(run.note), _json(run.context), _owner()),
+                (*row, run.status, mask_secrets(run.note), _json(run.context), owner()),
             )
             stored = db.execute("SELECT count(*) FROM levels WHERE run_id = ?", (run.id,)).fetchone()[0]
             for level in run.levels[stored:]:
@@ -285,13 +284,13 @@ class History:
                 hint="choose another file with --history",
             ) from error
         try:
-            self._db = _open(self.path)
+            self._db = open_database(self.path)
         except sqlite3.DatabaseError as error:
-            if not _damaged(error):
+            if not damaged(error):
                 raise
-            aside = _set_aside(self.path)
+            aside = set_aside(self.path)
             self.notices = (f"the history {self.path} was damaged; it is kept as {aside}, and a new one was begun",)
-            self._db = _open(self.path)
+            self._db = open_database(self.path)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def transaction(db: sqlite3.Connection) -> T:
@@ -321,7 +320,7 @@ class History:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         except sqlite3.Error as error:
-            raise _sentence(error, self.path) from error
+            raise sentence(error, self.path) from error
         except OSError as error:
             raise StoreError(f"the history {self.path} cannot be used: {error.strerror}") from error
 
@@ -346,70 +345,6 @@ def _nothing(cursor: sqlite3.Cursor) -> None:
 
 def _json(value: Any) -> str:
     return msgspec.json.encode(masked(msgspec.to_builtins(value))).decode()
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None, timeout=10.0, check_same_thread=False)
-    try:
-        newer = version(db) > len(MIGRATIONS)
-        if newer:
-            raise StoreError(
-                f"the history {path} was written by a newer tokpit", hint="update tokpit or use another --history file"
-            )
-        if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-            raise _Damaged("the file is malformed")
-        db.execute("PRAGMA journal_mode = WAL")
-        # FULL: a level that was reported as stored survives a power cut, not only a crash of tokpit.
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA foreign_keys = ON")
-        migrate(db)
-        _end_abandoned(db)
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-class _Damaged(sqlite3.DatabaseError):
-    """The integrity check failed."""
-
-
-def _code(error: sqlite3.Error) -> int:
-    return int(getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-
-
-def _damaged(error: sqlite3.Error) -> bool:
-    return isinstance(error, _Damaged) or _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-def _set_aside(path: Path) -> Path:
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    aside = path.with_name(f"{path.name}.damaged-{stamp}")
-    count = 1
-    while aside.exists():
-        count += 1
-        aside = path.with_name(f"{path.name}.damaged-{stamp}-{count}")
-    path.rename(aside)
-    for tail in ("-wal", "-shm"):
-        beside = path.with_name(path.name + tail)
-        if beside.exists():
-            beside.rename(aside.with_name(aside.name + tail))
-    return aside
-
-
-def _sentence(error: sqlite3.Error, path: Path) -> StoreError:
-    code = _code(error)
-    if _damaged(error):
-        return StoreError(f"the history {path} is damaged", hint="it is set aside and begun anew at the next start")
-    if code == sqlite3.SQLITE_READONLY:
-        return StoreError(f"the history {path} cannot be written: it is read-only", hint="check its owner and rights")
-    if code == sqlite3.SQLITE_FULL:
-        return StoreError(f"the history {path} cannot be written: the disk is full", hint="free some space and retry")
-    if code == sqlite3.SQLITE_CANTOPEN:
-        return StoreError(f"the history {path} cannot be opened", hint="check that its folder exists and is yours")
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreError(f"the history {path} is in use by another tokpit", hint="retry when that one is done")
-    return StoreError(f"the history {path} cannot be used: {error}")
 
 
 def _insert_level(db: sqlite3.Connection, run_id: str, level: Level) -> None:
@@ -448,40 +383,3 @@ def _launch(row: Sequence[Any]) -> Launch:
         detail=row[8],
         log_path=row[9],
     )
-
-
-def _owner() -> str:
-    """This process, so that a later tokpit can tell a run that goes on from one whose tokpit was killed."""
-    return f"{os.getpid()} {_start_ticks(os.getpid()) or '-'} {platform.node()}"
-
-
-def _start_ticks(pid: int) -> str | None:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return None
-
-
-def _end_abandoned(db: sqlite3.Connection) -> None:
-    """Runs under way whose tokpit is gone did not finish: they keep their levels and are marked stopped."""
-    for run_id, owner in db.execute("SELECT id, owner FROM runs WHERE status = 'running'").fetchall():
-        pid, ticks, node = (*owner.split(" ", 2), "", "")[:3]
-        if node != platform.node() or not pid.isdigit() or _alive(int(pid), ticks):
-            continue
-        db.execute(
-            "UPDATE runs SET status = 'stopped', note = trim(note || ' (tokpit ended before the run did)')"
-            " WHERE id = ? AND status = 'running'",
-            (run_id,),
-        )
-
-
-def _alive(pid: int, start_ticks: str) -> bool:
-    if start_ticks != "-":
-        return _start_ticks(pid) == start_ticks
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

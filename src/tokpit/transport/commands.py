@@ -74,6 +74,10 @@ class ScriptHost(ABC):
     async def wait_up(self) -> None:
         """Return once the link is up. Raises HostError if it will not come up by itself."""
 
+    def lasting_free(self) -> bool:
+        """Whether a lasting stream would start at once."""
+        return True
+
     def _lost(self) -> LinkLost:
         return LinkLost(
             f"The connection to {self.name} broke during a command.",
@@ -159,10 +163,11 @@ class ScriptHost(ABC):
 
     def stream(self, script: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Run a script and give its stdout in chunks as they come; see Host.stream."""
-        return self._stream(script)
+        return self.open_stream(script)
 
     @contextlib.asynccontextmanager
-    async def _stream(self, script: str, *, lasting: bool = True) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def open_stream(self, script: str, *, lasting: bool = True) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Like stream(); with `lasting` False it takes the place of a short command."""
         marker = new_marker()
         frame = Unframer(marker)
         err_frame = Unframer(marker)

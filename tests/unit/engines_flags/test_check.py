@@ -27,6 +27,7 @@ CASES = [
     ("sglang", "0.5.6", "--hicache-host-memory-fraction 0.5", "unknown", "error", None),
     ("sglang", "0.5.23", "--enable-dp-attention", "deprecated", "warning", "--attn-dp-size"),
     ("vllm", "0.19.1", "M --swap-space 4", "removed", "error", None),
+    ("vllm", "0.33.0", "M --task embed", "removed", "error", "--runner"),
     ("vllm", "0.20.0", "M --swap-space 4", "removed", "warning", None),
     ("vllm", "0.33.0", "M --max-num-seq 4", None, "", None),
     ("vllm", "0.33.0", "M --dtype bf16", "bad-value", "error", None),
@@ -83,6 +84,9 @@ def test_every_name_in_the_rename_table_is_a_flag_of_some_version(title: str) ->
     union = tables.catalog({"SGLang": "sglang", "vLLM": "vllm", "llama-server": "llamacpp"}[title]).union
     chains = renames._RENAMED[title]
     assert [name for chain in chains for name in chain if union.exact(name) is None] == []
+    everywhere = [tables.catalog(name).union for name in ("sglang", "vllm")]
+    advice = [name for pair in renames._ADVICE.items() for name in pair]
+    assert [name for name in advice if not any(table.exact(name) for table in everywhere)] == []
 
 
 def test_every_removed_flag_is_either_renamed_or_said_to_be_gone() -> None:

@@ -104,9 +104,17 @@ def test_throttle_counters_are_compared_between_readings() -> None:
     assert [codes(poll) for poll in (first, second, third)] == [[], ["GPU_THROTTLED_PAST"], []]
 
 
-def test_processes_on_gpus_come_with_the_poll() -> None:
-    poll = reader().read(output("0, 0000:01:00.0, 9, 80, X", apps="GPU-z, 55, 1024, python3\n"), 0.1)
+def test_processes_on_gpus_stay_until_they_are_asked_again() -> None:
+    made = reader()
+    row = "0, 0000:01:00.0, 9, 80, X"
+    assert "--query-compute-apps" in made.script()
+    made.read(output(row, apps="GPU-z, 55, 1024, python3\n"), 0.1)
+    assert "--query-compute-apps" not in made.script()
+    poll = made.read(output(row), 0.1)
     assert [(p.uuid, p.pid, p.used_mib) for p in poll.processes] == [("GPU-z", 55, 1024)]
+    made.read(output(row), 0.1)
+    assert "--query-compute-apps" in made.script()
+    assert made.read(output(row, apps="\n"), 0.1).processes == ()
 
 
 def test_slow_polls_are_judged_by_the_newest() -> None:

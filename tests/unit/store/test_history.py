@@ -14,7 +14,7 @@ import pytest
 from tokpit.domain.run import Level, Run
 from tokpit.domain.settings import LaunchSpec, LaunchState, Settings
 from tokpit.errors import StoreError, UsageError
-from tokpit.store import history as module
+from tokpit.store.database import alive, owner
 from tokpit.store.history import History, new_id
 from tokpit.store.schema import MIGRATIONS, migrate
 
@@ -365,6 +365,6 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkey
 
 
 def test_the_owner_of_a_run_is_known_to_be_alive() -> None:
-    pid, ticks, _ = module._owner().split(" ", 2)
-    assert module._alive(int(pid), ticks)
-    assert not module._alive(int(pid), "1")
+    pid, ticks, _ = owner().split(" ", 2)
+    assert alive(int(pid), ticks)
+    assert not alive(int(pid), "1")

@@ -94,12 +94,9 @@ class _Checker:
         if later:
             near = nearest(word.option, self.table.options)
             return self.issue(word.option, "unknown", f"{self.name} has no {word.name} yet (it is in {span})", near)
-        return self.issue(
-            word.option,
-            "removed",
-            f"{self.name} no longer has {word.name} (it was in {span})",
-            renames.advice(self.engine.title, word.name),
-        )
+        near = renames.advice(word.name, self.table)
+        sentence = f"{self.name} no longer has {word.name} (it was in {span})" + (f"; see {near}" if near else "")
+        return self.issue(word.option, "removed", sentence, near)
 
     def _deprecated(self, word: Word) -> list[FlagIssue]:
         successor = renames.deprecated(self.engine.title, word.name, self.table)

@@ -74,6 +74,9 @@ class StartTracker:
             self._bar = bar
             self._moved_t = t
             return True
+        if kind.startswith("milestone."):  # a step of a step: it shows that the start moves
+            self._moved_t = t
+            return True
         return False
 
     def _failed(self, record: LogRecord) -> bool:

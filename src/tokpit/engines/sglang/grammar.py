@@ -6,7 +6,7 @@ import re
 
 from tokpit.domain.records import LogRecord, Value
 from tokpit.domain.text import mask_secrets
-from tokpit.engines.logkit.access import access, native_level, uvicorn
+from tokpit.engines.logkit.access import access, add_access, native_level, uvicorn
 from tokpit.engines.logkit.bars import bar
 from tokpit.engines.logkit.base import LEVELS, TEXT_LIMIT, Head, LineGrammar
 from tokpit.engines.logkit.fold import opens
@@ -70,7 +70,7 @@ class SglangGrammar(LineGrammar):
         if not text.startswith("[20"):
             return self._dull(text, line, {}) if text[:1].isalpha() else None
         end = text.find("] ", 20, 80)
-        if end < 0 or text.find("[20", 3) > 0:
+        if end < 0:
             return None
         words = text[20:end]
         ranks = self._rank_cache.get(words)
@@ -79,15 +79,17 @@ class SglangGrammar(LineGrammar):
                 return None
             ranks = self._rank_cache[words] = _ranks(words)
         fields: dict[str, Value] = {"ts": text[1:20], **ranks}
-        kind = self._layouts.read(text, end + 2, fields)
+        # A layout is that of a whole line, so nothing can follow it.
+        kind = self._layouts.read(text, end + 2, fields) if text.startswith(_BATCH, end + 2) else None
         message = text[end + 2 :]
         if kind is None:
+            if "[20" in message:
+                return None
             extras: dict[str, str] = {}
             if message.startswith("INFO: "):
-                found = access(message)
-                if found is None:
+                if not add_access(text, end + 2, fields):
                     return None
-                return LogRecord(self._count, "access", message, fields | found, extras, (line,), "info")
+                return LogRecord(self._count, "access", message, fields, extras, (line,), "info")
             if not message.startswith(_BATCH):
                 return self._dull(message, line, fields)
             kind = batch(message, fields, extras, self._layouts)

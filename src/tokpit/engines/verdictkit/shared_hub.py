@@ -5,10 +5,14 @@ from __future__ import annotations
 from tokpit.domain.verdict import Verdict
 from tokpit.engines.verdictkit.signature import Case, Rank, Signature, retell, sig
 
-_PATH = "Check the path as the launch user and inside the container (`test -f PATH/config.json`); look at its "
-"neighbours for a typo."
-_NET = "Check network and proxy of the host, or download the model first and give its folder (HF_HUB_OFFLINE=1 then "
-"helps)."
+_PATH = (
+    "Check the path as the launch user and inside the container (`test -f PATH/config.json`); look at its "
+    "neighbours for a typo."
+)
+_NET = (
+    "Check network and proxy of the host, or download the model first and give its folder (HF_HUB_OFFLINE=1 then "
+    "helps)."
+)
 
 
 def path_or_name(verdict: Verdict, case: Case) -> Verdict:

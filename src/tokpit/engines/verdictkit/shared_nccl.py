@@ -44,8 +44,10 @@ def internal_port(verdict: Verdict, case: Case) -> Verdict:
 _PORTS = (
     "Give each server its own internal ports (dist-init, RPC base port, MASTER_PORT), or start them one after another."
 )
-_NET = "Name the right interface with NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME, start with NCCL_DEBUG=INFO and "
-"check firewalls."
+_NET = (
+    "Name the right interface with NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME, start with NCCL_DEBUG=INFO and "
+    "check firewalls."
+)
 
 RANKS: tuple[Signature, ...] = (
     sig(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import real_install
+
 from sshd import Sshd
 
 pytestmark = pytest.mark.real

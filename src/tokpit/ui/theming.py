@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from textual.color import Color, ColorParseError
@@ -14,7 +14,18 @@ from textual.theme import Theme
 from tokpit.errors import ConfigError
 
 DEFAULT_THEME = "tokpit-dark"
-COLOURS = ("primary", "secondary", "warning", "error", "success", "accent", "foreground", "background", "surface", "panel")
+COLOURS = (
+    "primary",
+    "secondary",
+    "warning",
+    "error",
+    "success",
+    "accent",
+    "foreground",
+    "background",
+    "surface",
+    "panel",
+)
 _OTHER = frozenset({"name", "dark", "boost", "luminosity_spread", "text_alpha", "variables"})
 
 
@@ -41,7 +52,7 @@ def theme_from(fields: Mapping[str, Any], *, source: str = "theme") -> Theme:
         dark=bool(fields.get("dark", True)),
         luminosity_spread=float(fields.get("luminosity_spread", 0.15)),
         text_alpha=float(fields.get("text_alpha", 0.95)),
-        **colours,
+        **cast(Any, colours),
     )
 
 

@@ -1,4 +1,4 @@
-"""Loaded by every Python of a CPU-only SGLang: the published torchvision is a CUDA build whose operators cannot load."""
+"""For every Python of a CPU-only SGLang: the published torchvision is a CUDA build whose operators cannot load."""
 
 import sys
 import types

@@ -127,7 +127,7 @@ async def _container(host: Host, keeper: Keeper) -> Manager:
 
 
 async def ask(host: Host, manager: Manager, verb: str, *, wait_s: float) -> None:
-    """Stop or start through the keeper. Raises StopError or LaunchError with what it said; never asks for a password."""
+    """Stop or start through the keeper, never by password. Raises StopError or LaunchError with what it said."""
     words = manager.command(verb, wait_s=wait_s)
     kind: type[TokpitError] = StopError if verb == "stop" else LaunchError
     try:

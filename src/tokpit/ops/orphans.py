@@ -1,4 +1,4 @@
-"""Workers whose server is gone: they may hold GPU memory for ever. Found by what they are, ended by pid and start time."""
+"""Workers whose server is gone: they may hold GPU memory for ever. Known by titles, ended by pid and start time."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _MEMORY_WAIT_S = 20.0
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that is gone: how, after how many seconds on the host's clock, and what it left. MiB; None: not known."""
+    """A server that is gone: how, after how many seconds on the host's clock, what it left. MiB; None: not known."""
 
     server: ServerInfo
     signal: str

@@ -1,4 +1,4 @@
-"""Everything that belongs to a server: its group, its session, its descendants, wherever they moved; and what they hold.
+"""Everything that belongs to a server: its group, its session, its descendants wherever they moved, what they hold.
 
 A process is named by its pid and its start time in clock ticks (proc(5), field 22): pids are used again, the pair is
 not. What was recorded before a stop is what must be gone after it.

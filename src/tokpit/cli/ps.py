@@ -80,12 +80,12 @@ async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
         click.echo(f"no SGLang, vLLM or llama.cpp server runs on {', '.join(names)}", err=True)
     if orphans and not as_json:
         click.echo(f"{len(orphans)} orphan workers, whose server is gone; they may hold GPU memory:")
-        rows = [
+        lost = [
             (f"{host}/{o.pid}", o.title, o.role, o.user, age(time.time() - o.started_at) if o.started_at else None)
             for host, o in orphans
         ]
-        table(("ORPHAN", "TITLE", "ROLE", "USER", "UP"), rows)
-        click.echo(f"end one with: tokpit stop {rows[0][0]}", err=True)
+        table(("ORPHAN", "TITLE", "ROLE", "USER", "UP"), lost)
+        click.echo(f"end one with: tokpit stop {lost[0][0]}", err=True)
     for error in errors.values():
         report(error)
     return max((error.exit_code for error in errors.values()), default=0)

@@ -6,7 +6,10 @@ import posixpath
 import re
 import time
 
+import msgspec
+
 from tokpit.domain.settings import LaunchSpec
+from tokpit.domain.text import sanitize
 from tokpit.errors import LaunchError, UsageError
 from tokpit.probes.survival import Risk, parse_survival, risks, survival_script
 from tokpit.transport.base import Host, quote
@@ -52,33 +55,42 @@ def container(spec: LaunchSpec, *, platform: str = "cuda") -> Container | None:
     )
 
 
-def shown_line(spec: LaunchSpec, argv: tuple[str, ...], log_path: str) -> str:
-    """The command line as it is shown before it runs, environment values left out."""
+async def shown_line(host: Host, spec: LaunchSpec, argv: tuple[str, ...], log_path: str, name: str) -> str:
+    """The command line as it is shown before it runs, values of the environment left out. Raises HostError."""
     command = quote(argv)
     if spec.method == "systemd":
-        words = systemd_argv("NAME", user=True, run="RUN")
-        head = quote(words[: words.index("--") + 1]).replace("--user ", "--user " if spec.method == "systemd" else "")
-        return f"{head} {command} >>{log_path} 2>&1"
+        root = (await host.run("id -u")).out.strip() == "0"
+        words = systemd_argv(name, user=not root, run="")
+        return f"{quote(words[: words.index('--') + 1])} {command} </dev/null >>{log_path} 2>&1"
     if spec.method == "tmux":
-        return f"tmux new-session -d -s NAME {command} >>{log_path} 2>&1"
+        return f"tmux new-session -d -s {name} {command} </dev/null >>{log_path} 2>&1"
     if spec.method == "docker":
         box = container(spec)
         assert box is not None
-        return quote(docker_argv("NAME", box, sorted(spec.env), argv, log_folder=posixpath.dirname(log_path)))
+        return quote(docker_argv(name, box, sorted(spec.env), argv, log_folder=posixpath.dirname(log_path)))
     return f"setsid {command} </dev/null >>{log_path} 2>&1"
 
 
-async def image_version(host: Host, spec: LaunchSpec) -> str | None:
-    """The engine's version by the image's tag; None where the tag is no version. Raises LaunchError without image.
+_IN_IMAGES = {
+    "sglang": ("python3", "-m", "sglang.launch_server"),
+    "vllm": ("vllm", "serve"),
+    "llamacpp": ("/app/llama-server",),
+}
+"""What starts the engine in the images that its makers publish."""
 
-    The image is looked for, not pulled.
+
+async def complete_in_image(host: Host, spec: LaunchSpec) -> LaunchSpec:
+    """`spec` with its program and, where the image's tag is a version, the version; the image is never pulled.
+
+    Raises LaunchError where the image is not on the host.
     """
     answer = await host.run(quote(("docker", "image", "inspect", "-f", "{{.Id}}", spec.image)), timeout_s=_SHORT_S)
     if answer.status != 0:
         said = answer.err.strip().splitlines()
-        why = said[-1][:200] if said else f"status {answer.status}"
+        why = sanitize(said[-1])[:200] if said else f"status {answer.status}"
         raise LaunchError(
             f"{host.name}: the image {spec.image} cannot be used: {why}", hint=f"get it first: docker pull {spec.image}"
         )
     found = re.search(r":v?(\d+\.\d+[\w.+]*)", spec.image)
-    return found[1] if found else None
+    program = spec.program or _IN_IMAGES.get(spec.engine, ())
+    return msgspec.structs.replace(spec, program=program, version=spec.version or (found[1] if found else None))

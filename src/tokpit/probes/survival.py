@@ -57,7 +57,8 @@ id -un; id -u
 %(cgroup)s
 cat /proc/self/cgroup 2>/dev/null
 %(linger)s
-loginctl show-user "$(id -un)" -p Linger 2>/dev/null || { [ -e "/var/lib/systemd/linger/$(id -un)" ] && echo Linger=yes; }
+u=$(id -un)
+loginctl show-user "$u" -p Linger 2>/dev/null || { [ -e "/var/lib/systemd/linger/$u" ] && echo Linger=yes; }
 %(logind)s
 cat /usr/lib/systemd/logind.conf.d/*.conf /etc/systemd/logind.conf /etc/systemd/logind.conf.d/*.conf \
   /run/systemd/logind.conf.d/*.conf 2>/dev/null | grep -E '^[[:space:]]*Kill(UserProcesses|ExcludeUsers)'
@@ -130,7 +131,7 @@ def _kib(word: str) -> int | None:
 
 def risks(facts: Survival, method: str, *, ranks: int = 1) -> tuple[Risk, ...]:
     """What would end a server that is started by `method`; `ranks`: processes that share memory on this host."""
-    return tuple(risk for risk in (*_logout(facts, method), *_room(facts, method, ranks)) if risk is not None)
+    return (*_logout(facts, method), *_room(facts, method, ranks))
 
 
 def _logout(facts: Survival, method: str) -> list[Risk]:
@@ -143,8 +144,8 @@ def _logout(facts: Survival, method: str) -> list[Risk]:
         found.append(
             Risk(
                 "CGROUP_KILL_RISK",
-                f"this host ends all processes of a login when it ends{scope} (KillUserProcesses=yes): the server would "
-                "not outlive the connection",
+                f"this host ends all processes of a login when it ends{scope} (KillUserProcesses=yes): the server "
+                "would not outlive the connection",
                 "start it with --method systemd" + (_linger(facts) if facts.linger is False else ""),
                 fatal=True,
             )
@@ -199,7 +200,7 @@ def _room(facts: Survival, method: str, ranks: int) -> list[Risk]:
         found.append(
             Risk(
                 "SHM_SMALL",
-                f"/dev/shm has {shm / 2**20:,.0f} MiB free: workers exchange data through it"
+                f"/dev/shm has {shm / 2**20:,.0f} MiB free: workers exchange data through it"  # noqa: S108 - a name in a sentence
                 + (f", and {ranks} ranks do" if ranks > 1 else ""),
                 "in a container: --shm-size or --ipc=host; elsewhere: mount -o remount,size=16G /dev/shm",
                 fatal=False,

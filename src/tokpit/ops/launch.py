@@ -13,7 +13,7 @@ from tokpit.domain.settings import LaunchSpec, LaunchState
 from tokpit.engines.base import Engine
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import LaunchError, TokpitError, UsageError
-from tokpit.ops import environment, methods, ready
+from tokpit.ops import environment, environments, methods, ready
 from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
 from tokpit.ops.schema import installed_schema
@@ -61,7 +61,10 @@ async def plan(session: Session, spec: LaunchSpec, *, force: bool = False, repla
     engine = engine_of(spec.engine)
     host = await session.connected(spec.host)
     boxed = spec.method == "docker"
-    spec = await (methods.complete_in_image(host, spec) if boxed else environment.complete(host, engine, spec))
+    try:
+        spec = await (methods.complete_in_image(host, spec) if boxed else environment.complete(host, engine, spec))
+    except LaunchError as error:
+        raise error if boxed else await environments.suggest(session, host.name, engine.name, error) from error
     if spec.settings.model is None:
         raise UsageError("a launch needs a model", hint="name it with --model PATH_OR_NAME")
     port = spec.settings.port or engine.http.default_port

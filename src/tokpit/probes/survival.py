@@ -63,7 +63,11 @@ loginctl show-user "$u" -p Linger 2>/dev/null || { [ -e "/var/lib/systemd/linger
 cat /usr/lib/systemd/logind.conf.d/*.conf /etc/systemd/logind.conf /etc/systemd/logind.conf.d/*.conf \
   /run/systemd/logind.conf.d/*.conf 2>/dev/null | grep -E '^[[:space:]]*Kill(UserProcesses|ExcludeUsers)'
 %(tools)s
-for t in systemd-run tmux docker setsid; do command -v "$t" >/dev/null 2>&1 && echo "$t"; done
+for t in systemd-run tmux setsid; do command -v "$t" >/dev/null 2>&1 && echo "$t"; done
+if command -v docker >/dev/null 2>&1; then
+  limit=; command -v timeout >/dev/null 2>&1 && limit='timeout 5'
+  $limit docker version --format x >/dev/null 2>&1 && echo docker
+fi
 [ -d /run/systemd/system ] && echo systemd
 [ -S "${XDG_RUNTIME_DIR:-/run/user/$(id -u)}/systemd/private" ] && echo usermanager
 %(disk)s
@@ -173,7 +177,10 @@ def _logout(facts: Survival, method: str) -> list[Risk]:
         )
     tool = {"tmux": "tmux", "docker": "docker", "systemd": "systemd-run"}.get(method)
     if tool is not None and facts.tools and tool not in facts.tools:
-        found.append(Risk("NO_TOOL", f"{tool} is not on this host", "choose another --method", fatal=True))
+        lacks = (
+            "docker is not on this host, or does not answer this login" if tool == "docker" else f"{tool} is missing"
+        )
+        found.append(Risk("NO_TOOL", lacks, "choose another --method", fatal=True))
     return found
 
 

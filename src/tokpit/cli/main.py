@@ -16,6 +16,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     # name: (module with a click command of the same name, one line for --help)
     "demo": ("demo", "Open the cockpit on a simulated GPU host."),
     "doctor": ("doctor", "Examine a host for launches: how each thing is and how to mend it."),
+    "history": ("history", "List the servers that ran on a host before, and what changed since."),
     "hosts": ("hosts", "List the hosts of the inventory."),
     "ps": ("ps", "Find running SGLang, vLLM and llama.cpp servers."),
     "watch": ("watch", "Print a server's figures as they come."),
@@ -23,8 +24,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "launch": ("launch", "Start a server, detached, and wait until it is ready."),
     "stop": ("stop", "End exactly one server."),
     "relaunch": ("relaunch", "Stop a server and start it with changed settings."),
+    "adopt": ("adopt", "Record a server that somebody else started."),
     "sweep": ("sweep", "Measure throughput and latency at several concurrency levels."),
     "runs": ("runs", "List stored runs, or show one."),
+    "audit": ("audit", "List what tokpit did that changed a host."),
     "flags": ("flags", "List an engine's flags, per version."),
     "lint": ("lint", "Check a server command line without starting it."),
     "parse-log": ("parse_log", "Parse a server's log file into records."),

@@ -124,7 +124,9 @@ def gpu(index: int = 0, **changes: Any) -> GpuSample:
     return GpuSample(**{**fields, **changes})
 
 
-def fill(store: LiveStore, *, seconds: int = 330, gpus: int = 1, info: ServerInfo | None = None, end: float = 0.0) -> str:
+def fill(
+    store: LiveStore, *, seconds: int = 330, gpus: int = 1, info: ServerInfo | None = None, end: float = 0.0
+) -> str:
     """Five minutes of a server under a load that rises from 4 to 48 clients; returns the server's id."""
     info = info or server()
     end = end or time.time()

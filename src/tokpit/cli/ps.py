@@ -7,15 +7,17 @@ import time
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from tokpit.cli.context import Options
 from tokpit.cli.errors import report
 from tokpit.cli.output import age, table, to_json
 from tokpit.domain.server import ServerInfo
-from tokpit.domain.text import mask_secrets
+from tokpit.domain.text import mask_secrets, sanitize
 from tokpit.errors import TokpitError, UsageError
 
 if TYPE_CHECKING:
+    from tokpit.domain.records import Orphan
     from tokpit.ops.session import Session
 
 
@@ -46,8 +48,15 @@ async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
             raise answer
         else:
             servers += answer
+    orphans = [(name, orphan) for name in names if name not in errors for orphan in orphans_of(session, name)]
     if as_json:
-        to_json({"servers": [as_row(s) for s in servers], "errors": {n: e.message for n, e in errors.items()}})
+        to_json(
+            {
+                "servers": [as_row(s) for s in servers],
+                "orphans": [{"host": name, **msgspec.to_builtins(orphan)} for name, orphan in orphans],
+                "errors": {n: e.message for n, e in errors.items()},
+            }
+        )
     elif servers:
         rows = [
             (
@@ -65,9 +74,23 @@ async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
         table(("SERVER", "ENGINE", "VERSION", "MODEL", "PID", "USER", "UP", "LOG"), rows, right=frozenset({4}))
     elif not errors:
         click.echo(f"no SGLang, vLLM or llama.cpp server runs on {', '.join(names)}", err=True)
+    for name, orphan in () if as_json else orphans:
+        memory = f", {orphan.rss_bytes / 2**30:.1f} GiB" if orphan.rss_bytes else ""
+        click.echo(
+            sanitize(
+                f"{name}: a {orphan.engine} {orphan.role} process is left without its server: {orphan.title}, "
+                f"user {orphan.user or '?'}{memory}; end it there with: kill {orphan.pid}"
+            ),
+            err=True,
+        )
     for error in errors.values():
         report(error)
     return max((error.exit_code for error in errors.values()), default=0)
+
+
+def orphans_of(session: Session, name: str) -> tuple[Orphan, ...]:
+    """The workers without a server on the host called `name`."""
+    return session.store.host(session.host(name).name).orphans
 
 
 def as_row(server: ServerInfo) -> dict[str, object]:

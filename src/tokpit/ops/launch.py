@@ -59,11 +59,14 @@ async def plan(session: Session, spec: LaunchSpec, *, force: bool = False, repla
     engine = engine_of(spec.engine)
     host = await session.connected(spec.host)
     spec = await environment.complete(host, engine, spec)
-    if spec.settings.model is None:
-        raise UsageError("a launch needs a model", hint="name it with --model PATH_OR_NAME")
-    port = spec.settings.port or engine.http.default_port
     argv = engine.command(spec.program, spec.settings, spec.version)
     flags = argv[len(spec.program) :]
+    # What was passed through as plain flags counts like a setting from here on: port, model, what the rules look at.
+    settings = engine.from_flags(engine.to_flags(spec.settings, spec.version), spec.version)
+    spec = msgspec.structs.replace(spec, settings=settings)
+    if settings.model is None:
+        raise UsageError("a launch needs a model", hint="name it with --model PATH_OR_NAME")
+    port = settings.port or engine.http.default_port
     errors: list[str] = []
     warnings: list[str] = []
     schema = await installed_schema(host, engine, spec.program, spec.version)

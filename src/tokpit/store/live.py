@@ -19,6 +19,7 @@ from tokpit.domain.records import (
     LogRecord,
     Mark,
     Operation,
+    Orphan,
     PhaseRecord,
     Record,
     Sample,
@@ -124,6 +125,8 @@ class HostState:
         self.gpus: GpuRecord | None = None
         self.memory: HostRecord | None = None
         self.server_ids: tuple[str, ...] = ()
+        self.orphans: tuple[Orphan, ...] = ()
+        """Workers whose server is gone."""
         self.gpu_util: dict[int, Series] = {}
         self._points = points
 
@@ -219,6 +222,7 @@ class LiveStore:
 
     def _servers(self, record: ServersRecord) -> None:
         host = self.host(record.host)
+        host.orphans = record.orphans
         found = {info.id: info for info in record.servers}
         for info in found.values():
             self.add_server(info)

@@ -486,4 +486,13 @@ KINDS = [
         "file bounds, model is corrupted or incomplete\nmain: exiting due to model loading error",
     ),
     ("llamacpp", "FLAG_UNRECOGNIZED", "error: invalid argument: --zeta"),
+    ("sglang", "NAME_RESOLUTION", TRACEBACK + "socket.gaierror: [Errno -2] Name or service not known"),
+    ("vllm", "ENGINE_START_TIMEOUT", "TimeoutError: Timed out waiting for engine core processes to start. Waited 600s"),
+    (
+        "vllm",
+        "TP_EXCEEDS_GPUS",
+        core_error("ValueError: World size (8) is larger than the number of available GPUs (4)"),
+    ),
+    ("sglang", "HOST_OOM_KILLED", "Subprocess scheduler_0 (pid=42) crashed with exit code -9. Triggering SIGQUIT"),
+    ("sglang", "ABORTED", "Subprocess scheduler_0 (pid=42) crashed with exit code -6. Triggering SIGQUIT"),
 ]

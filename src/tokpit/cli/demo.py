@@ -43,9 +43,8 @@ def demo(options: Options, headless: bool, as_json: bool, clock: float | None) -
 async def _cockpit(options: Options, clock: float) -> None:
     from tokpit.sim.host import SimHost
 
-    async with SimHost(clock_factor=clock, running=True) as sim:
-        async with _session(sim, options) as session:
-            await options.open_app(session, theme=options.theme)  # type: ignore[misc]  # checked by the caller
+    async with SimHost(clock_factor=clock, running=True) as sim, _session(sim, options) as session:
+        await options.open_app(session, theme=options.theme)  # type: ignore[misc]  # checked by the caller
 
 
 async def _headless(as_json: bool, clock: float) -> None:

@@ -61,8 +61,8 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
         host=host.name,
         run=run,
         lines=(
-            f"kill -TERM -- -{info.pgid}",
-            f"kill -KILL -- -{info.pgid}  # only what is left after {TERM_WAIT_S:g} s",
+            f"kill -TERM -{info.pgid}",
+            f"kill -KILL -{info.pgid}  # only what is left after {TERM_WAIT_S:g} s",
         ),
         typed_word=str(info.port or info.pid),
     )

@@ -1,4 +1,4 @@
-"""The use cases on the simulated host, over a real SSH connection: launch, ready, find, sweep, relaunch, stop, audit."""
+"""The use cases on the simulated host over real SSH: launch, ready, find, sweep, relaunch, stop, audit."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ async def session(sim: SimHost, tmp_path: Path) -> AsyncIterator[Session]:
     async with Session(inventory, history_path=tmp_path / "history.sqlite", assume_yes=True) as made:
         made.add_host(sim.spec.name)
         yield made
+        for server in await made.find(sim.spec.name):
+            await made.execute("server.stop", server_id=server.id)
 
 
 def spec_of(sim: SimHost, port: int, **settings: object) -> LaunchSpec:

@@ -18,7 +18,7 @@ MAX_LINES = 60
 _WORD = r"(?:[A-Za-z_]\w*\.)*"
 EXCEPTION = re.compile(
     rf"^(?P<type>{_WORD}(?:[A-Z]\w*)?(?:Error|Exception|Exit|Interrupt|NotFound|Timeout|Failure|Full|Conflict)"
-    rf"|{_WORD}NVMLError_\w+|{_WORD}RequirementNotMet)(?P<colon>: |:$|$)"
+    rf"|(?:\w+\.)+\w*error|{_WORD}NVMLError_\w+|{_WORD}RequirementNotMet)(?P<colon>: |:$|$)"
 )
 _FATAL = re.compile(
     r"""(?x)^(?:

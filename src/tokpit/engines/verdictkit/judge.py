@@ -223,4 +223,4 @@ def _says_more(unknown: Found, best: Found) -> bool:
     """Whether an exception without a signature is nearer to the cause than this match of lower value."""
     if best.rank == Rank.VAGUE:
         return unknown.depth > best.depth and unknown.at < best.at
-    return unknown.at <= best.at or unknown.depth > best.depth
+    return unknown.at < best.at or unknown.depth > best.depth

@@ -9,7 +9,7 @@ from tokpit.domain.records import LogRecord
 from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import Fix, Verdict
 from tokpit.engines.verdictkit.course import Dialect
-from tokpit.engines.verdictkit.exits import by_status
+from tokpit.engines.verdictkit.exits import by_exit, by_status
 from tokpit.engines.verdictkit.flags import FLAGS
 from tokpit.engines.verdictkit.judge import judge
 from tokpit.engines.verdictkit.shared_gpu import CPU_FALLBACK, GPU
@@ -138,6 +138,7 @@ DEATH: tuple[Signature, ...] = (
         "Ask the kernel (`dmesg`, `journalctl -k`) for the OOM killer, then look for GPU errors (Xid).",
         anywhere=True,
         rank=Rank.DEATH,
+        refine=by_exit,
         survives=True,
     ),
     sig(
@@ -174,6 +175,7 @@ DEATH: tuple[Signature, ...] = (
         "orphaned VLLM:: processes.",
         anywhere=True,
         rank=Rank.DEATH,
+        refine=by_exit,
         survives=True,
     ),
 )

@@ -122,6 +122,12 @@ def scheduler_died(verdict: Verdict, case: Case) -> Verdict | None:
     return by_status(retell(verdict, {"who": f"The scheduler of rank {verdict.figures.get('rank', '?')}"}), case)
 
 
+def subprocess_died(verdict: Verdict, case: Case) -> Verdict | None:
+    """Workers that end with the signal by which the server was asked to end have not crashed."""
+    asked = any(line.text.startswith("SIGTERM received") for line in case.lines[: case.at])
+    return None if asked and verdict.figures.get("status") in (-15, "-15") else by_status(verdict, case)
+
+
 def watchdog(verdict: Verdict, case: Case) -> Verdict:
     """Names the rank whose watchdog fired."""
     line = case.lines[case.at]

@@ -242,7 +242,7 @@ DEATH: tuple[Signature, ...] = (
         "Look above for its first error.",
         anywhere=True,
         rank=Rank.DEATH,
-        refine=by_status,
+        refine=notes.subprocess_died,
         survives=True,
     ),
     sig(

@@ -1,4 +1,4 @@
-"""A real SGLang, launched and driven by tokpit over a real sshd: a hybrid model with draft steps and few state slots."""
+"""A real SGLang, launched and driven by tokpit over a real sshd: a hybrid model with drafts and few state slots."""
 
 from __future__ import annotations
 

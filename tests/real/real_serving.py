@@ -16,7 +16,7 @@ from real_line import Tokpit, alive, counter, free_port, group, wait
 
 from sshd import Sshd
 
-CAP, STEPS, TOKENS = 3, 3, 160
+CAP, STEPS, TOKENS = 3, 3, 128
 
 
 @dataclass
@@ -55,6 +55,7 @@ def serve(tokpit: Tokpit, sshd: Sshd, engine: str, version: str, count: str, *wo
             launch.until("pid ")
             sshd.signal_sessions(signal.SIGKILL)
             assert launch.result() == 0, launch.err[-3000:]
+            assert "still waiting" in launch.err, "nothing was said of the lost link"
             served.made = json.loads(launch.out)
         served.log = Path(served.made["log_path"])
         yield served
@@ -108,17 +109,17 @@ def sweep_past_the_cap(served: Served) -> list[dict[str, float]]:
     before = counter(served.port, served.counter)
     with served.tokpit.begin("watch", served.target, "--json", "-i", "1") as watch:
         watch.until('"figures"')
-        words = ("-c", "1,2,6", "-n", "8", "--max-tokens", str(TOKENS), "--temperature", "0", "--warmup", "0")
+        words = ("-c", "1,2,6", "--max-tokens", str(TOKENS), "--temperature", "0", "--warmup", "0")
         run = served.tokpit.json("sweep", served.target, *words)
         wait(lambda: False, 3)
     watched = [json.loads(line)["figures"] for line in watch.out.splitlines()[:-1]]
     assert [(level["concurrency"], level["ok"], level["err"]) for level in run["levels"]] == [
         (1, 8, 0),
         (2, 8, 0),
-        (6, 8, 0),
+        (6, 12, 0),
     ], run
     counted = sum(round(level["avg_output"] * level["ok"]) for level in run["levels"])
-    assert counted == 3 * 8 * TOKENS
+    assert counted == (8 + 8 + 12) * TOKENS
     wait(lambda: counter(served.port, served.counter) - before >= counted, 30)
     assert counter(served.port, served.counter) - before == counted
 
@@ -158,9 +159,9 @@ def logs_resume(served: Served) -> None:
 
 def interrupted_sweep(served: Served) -> None:
     """Ctrl-C in a sweep keeps the finished levels, leaves no process here and no request there."""
-    words = ("--json", "-c", "1,6", "-n", "6", "--max-tokens", "400", "--warmup", "0")
+    words = ("--json", "-c", "2,6", "-n", "6", "--max-tokens", "150", "--warmup", "0")
     with served.tokpit.begin("sweep", served.target, *words) as sweep:
-        sweep.until("C=   1 n=    6")
+        sweep.until("C=   2 n=    6")
         sweep.process.send_signal(signal.SIGINT)
         assert sweep.result(timeout_s=60) == 130, sweep.err
         run = json.loads(sweep.out)

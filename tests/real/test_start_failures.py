@@ -20,7 +20,7 @@ def launch(tokpit: Tokpit, engine: str, port: int, *words: str) -> subprocess.Co
     flags = () if engine == "vllm" else real_install.SGLANG_ON_CPU
     return tokpit.run(
         *("launch", "real", engine, "--yes", "--json", "--env-dir", str(where), *options(env)),
-        *("--model", str(real_install.model("dense")), "--port", str(port), *words),
+        *("--model", str(real_install.model("dense")), "--port", str(port), "--listen", "127.0.0.1", *words),
         *([] if "--" in words else ["--"]),
         *("--load-format", "dummy", *flags),
     )

@@ -51,8 +51,9 @@ async def wait_ready(session: Session, host: Host, info: ServerInfo, progress: P
     while True:
         try:
             ready = await waiter.look()
+            waiter.note("")
         except HostError as error:
-            progress.update(result={**progress.operation.result, "note": f"link: {error.message}; still waiting"})
+            waiter.note(f"{error.message}; the server does not need the link, still waiting")
             ready = None
         if ready is not None:
             session.store.apply(PhaseRecord(info.id, host.now(), "ready", elapsed_s=ready.ready_s))
@@ -82,6 +83,11 @@ class _Waiter:
     def stuck(self) -> str | None:
         """Why the start may be stuck, if a phase takes longer than usual."""
         return self._tracker.stuck(self._progress.elapsed_s)
+
+    def note(self, text: str) -> None:
+        """Say why nothing is known at the moment; empty: no more."""
+        if self._progress.operation.result.get("note", "") != text:
+            self._progress.update(result={**self._progress.operation.result, "note": text})
 
     async def look(self) -> Ready | None:
         """One look at the log, the process, the port, the health path and, when all that is right, one token."""

@@ -138,7 +138,7 @@ def acceptance(values: list[float], expected: float) -> None:
     """Acceptance lengths that a log or a watcher gave are those of the model, and include the bonus token."""
     assert values
     mean = sum(values) / len(values)
-    assert abs(mean - expected) < 0.15, values
+    assert abs(mean - expected) < 0.2, values
 
 
 def logs_resume(served: Served) -> None:

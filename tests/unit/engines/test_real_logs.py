@@ -1,6 +1,6 @@
 """Excerpts of logs that real engines wrote: every line's kind and fields, as they were read by eye.
 
-`NAME.log` is the excerpt, `NAME.json` has one `[line, kind, fields]` for each record. The engine is the name's first word.
+`NAME.log` is the excerpt, `NAME.json` has one `[line, kind, fields]` a record. The first word of a name is the engine.
 Run this file as a program to write the expectations anew, and read what changed.
 """
 

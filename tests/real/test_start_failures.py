@@ -83,6 +83,8 @@ def test_sglang_on_a_port_in_use_is_never_ready(tokpit: Tokpit, taken: int) -> N
     done = launch(tokpit, "sglang", taken, "--force")
     assert done.returncode == FAILED, done.stderr
     assert "READY" not in done.stdout + done.stderr
-    assert f"port {taken}" in done.stderr.splitlines()[-2]
+    assert f"port {taken} is held by" in done.stderr
+    assert "the process has ended" in done.stderr.splitlines()[-2]
+    assert str(taken) in done.stderr.splitlines()[-2]
     assert done.stdout == ""
     nothing_runs(tokpit, taken)

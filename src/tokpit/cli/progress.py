@@ -68,7 +68,8 @@ class _Printer:
         for step in operation.steps:
             if (step.kind, step.label) not in seen:
                 seen.add((step.kind, step.label))
-                self._line(f"  {step.elapsed_s:7.1f} s  {step.label}" + (f"  {_cut(step.detail)}" if step.detail else ""))
+                self._line(f"  {step.elapsed_s:7.1f} s  "
+                f"{step.label}" + (f"  {_cut(step.detail)}" if step.detail else ""))
         for level in operation.levels[self._levels.get(operation.id, 0) :]:
             self._line(
                 f"  C={level.concurrency:4d} n={level.requests:5d} | {level.ok} ok {level.err} err | "

@@ -25,6 +25,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "relaunch": ("relaunch", "Stop a server and start it with changed settings."),
     "sweep": ("sweep", "Measure throughput and latency at several concurrency levels."),
     "runs": ("runs", "List stored runs, or show one."),
+    "diagnose": ("diagnose", "Say what logs, sweeps and facts mean, with the arithmetic."),
     "flags": ("flags", "List an engine's flags, per version."),
     "lint": ("lint", "Check a server command line without starting it."),
     "parse-log": ("parse_log", "Parse a server's log file into records."),

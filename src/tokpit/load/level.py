@@ -129,17 +129,17 @@ class LevelRun:
 
     async def _open_loop(self, rate: float) -> None:
         draw = random.Random(f"{self.plan.seed}-{self.level}-arrivals")  # noqa: S311 # not for secrets
-        due_s, running = 0.0, set()
+        due_s = 0.0
+        running: set[asyncio.Future[None]] = set()
         while self._may_start():
             due_ns = self.t_begin + int(self.clock.real_s(due_s) * 1e9)
             if self._deadline_ns and due_ns >= self._deadline_ns:
                 break
             if not await self._sleep_until(due_ns):
                 break
-            if len(self.in_flight) >= self.plan.max_in_flight:
+            if len(running) >= self.plan.max_in_flight:
                 self.held_back += 1
-                while len(self.in_flight) >= self.plan.max_in_flight and not self._halt.is_set():
-                    await asyncio.wait([x.task for x in self.in_flight], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             task = asyncio.ensure_future(self._conversation(self._take(), due_ns))
             running.add(task)
             task.add_done_callback(running.discard)
@@ -191,15 +191,18 @@ class LevelRun:
         x.t_start = now_ns()
         x.task = asyncio.ensure_future(self._client.send(x, body))
         try:
-            await x.task
+            # Not `await x.task`: a cancellation of this slot would go into the request, which takes it for its end.
+            await asyncio.wait([x.task])
         except asyncio.CancelledError:
-            if not x.task.cancelled():
-                x.task.cancel()
-                raise
-            x.outcome, x.detail, x.t_end = "cancelled", "stopped before it was sent", now_ns()
+            x.task.cancel()
+            raise
         finally:
-            x.task = None
             self.in_flight.discard(x)
+        if x.task.cancelled():
+            x.outcome, x.detail, x.t_end = "cancelled", "stopped before it was sent", now_ns()
+        elif x.task.exception() is not None:
+            raise x.task.exception()
+        x.task = None
         self._account(x)
 
     def _account(self, x: Exchange) -> None:

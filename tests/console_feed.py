@@ -1,4 +1,4 @@
-"""A live store filled with plain records of a hybrid SGLang server with speculation, and a session that only records."""
+"""A live store filled with records of a hybrid SGLang server with speculation, and a session that only records."""
 
 from __future__ import annotations
 

@@ -158,7 +158,14 @@ class Engine(Protocol):
         ...
 
     def verdict(
-        self, records: Sequence[LogRecord], exit_code: int | None = None, signal: str | None = None
+        self,
+        records: Sequence[LogRecord],
+        exit_code: int | None = None,
+        signal: str | None = None,
+        settings: Settings | None = None,
     ) -> Verdict | None:
-        """Why this start or run failed, from its log records and exit; None where nothing says that it failed."""
+        """Why this start or run failed, from its log records and exit; None where nothing says that it failed.
+
+        `settings`: what it was started with, where that is known; some figures are only in the flags.
+        """
         ...

@@ -45,6 +45,9 @@ _WORDS = (  # noqa: SIM905 # a hundred lines otherwise; each word is one token i
 ).split()
 
 
+PREBUILD_BYTES = 64 * 1024 * 1024
+
+
 class PromptSource:
     """Bodies for the requests of one sweep: `seed` fixes what is asked, a fresh nonce keeps caches out of it."""
 
@@ -144,3 +147,38 @@ class PromptSource:
         return [common.randrange(1000, 20000) for _ in range(shared)] + [
             own.randrange(1000, 20000) for _ in range(self.plan.input_tokens - shared)
         ]
+
+
+class Bodies:
+    """The first requests of one level, built before it begins, as far as 64 MiB reach; the others on demand."""
+
+    def __init__(self, source: PromptSource, level: int) -> None:
+        self._source = source
+        self._level = level
+        self._ready: dict[int, bytes] = {}
+        self._hashes: set[int] = set()
+        self._built = 0
+
+    @property
+    def unique_share(self) -> float | None:
+        """Different bodies / all of them; None before the first."""
+        return len(self._hashes) / self._built if self._built else None
+
+    def prebuild(self, count: int) -> None:
+        """Builds the first `count`."""
+        size = 0
+        for index in range(count):
+            self._ready[index] = self._build(index)
+            size += len(self._ready[index])
+            if size > PREBUILD_BYTES:
+                break
+
+    def take(self, index: int) -> bytes:
+        """The body of conversation `index`, once."""
+        return self._ready.pop(index, b"") or self._build(index)
+
+    def _build(self, index: int) -> bytes:
+        body = self._source.body(self._level, index, self._source.opening(self._level, index))
+        self._hashes.add(hash(body))
+        self._built += 1
+        return body

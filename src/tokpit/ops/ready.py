@@ -13,15 +13,17 @@ import msgspec
 from tokpit.collect.backlog import Stamps
 from tokpit.domain.records import LogRecord, Mark, PhaseRecord
 from tokpit.domain.server import ServerInfo
+from tokpit.domain.verdict import Verdict
 from tokpit.engines.base import Engine
 from tokpit.engines.logkit.progress import StartTracker
 from tokpit.engines.registry import engine as engine_of
+from tokpit.engines.verdictkit.aftermath import HostEvidence, questions, with_host
 from tokpit.errors import HostError, LaunchError, StartFailed
 from tokpit.ops import environment, http
 from tokpit.ops.progress import Progress
 from tokpit.ops.targets import server_target
 from tokpit.probes.group import GroupState, group_script, parse_group
-from tokpit.transport.base import Host
+from tokpit.transport.base import Host, quote
 
 if TYPE_CHECKING:
     from tokpit.ops.session import Session
@@ -126,6 +128,20 @@ class _Waiter:
         self._records += fresh
         self._publish()
 
+    async def _ask_host(self, verdict: Verdict) -> Verdict:
+        """The verdict made sharper by what the host says now: who holds the port, what the kernel killed."""
+        said: dict[str, str] = {}
+        for words in questions(verdict):
+            answer = await self._host.run(quote(words), timeout_s=10)
+            if answer.status == 0 and answer.out.strip():
+                said.setdefault(words[0], answer.out)
+        evidence = HostEvidence(
+            sockets=said.get("ss"),
+            kernel_log=said.get("dmesg") or said.get("journalctl"),
+            gpu_processes=said.get("nvidia-smi"),
+        )
+        return with_host(verdict, evidence)
+
     def _elapsed(self, records: list[LogRecord]) -> list[float]:
         """Seconds from the start for each record: now for the newest, earlier ones by their stamps."""
         now = self._progress.elapsed_s
@@ -156,7 +172,9 @@ class _Waiter:
 
     async def _failed(self, what: str) -> None:
         await self._catch_up()
-        verdict = self._engine.verdict(self._records)
+        verdict = self._engine.verdict(self._records, settings=self._info.settings)
+        if verdict is not None:
+            verdict = await self._ask_host(verdict)
         self._session.store.apply(PhaseRecord(self._info.id, self._host.now(), "failed", what))
         if verdict is None:
             tail = tuple(record.text for record in self._records[-3:])

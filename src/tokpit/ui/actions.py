@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("focus_next", "tab", "panel", "next panel", ("cockpit",), 9, "tab", "view"),
     Action("start_launch", "ctrl+s", "launch", "start the server with this command line", ("launch",), 1, "^s"),
     Action("start_sweep", "ctrl+s", "start", "start the sweep", ("sweep",), 1, "^s"),
-    Action("stop_or_leave", "escape", "stop / back", "stop at once and keep what was measured; then go back", ("sweep",), 1, "esc"),
+    Action("stop_or_leave", "escape", "stop / back", "stop at once and keep what was measured; then go back",
+           ("sweep",), 1, "esc"),
     Action("leave", "escape", "back", "go back; a launch under way goes on", ("launch", "history", "help"), 1, "esc"),
     Action("reload", "r", "reload", "read the stored runs again", ("history",), 3),
     Action("next_theme", "ctrl+t", "theme", "next theme", _ALL, 7, "^t", "view"),
@@ -61,7 +62,7 @@ def actions_for(screen: str) -> list[Action]:
     return [a for a in ACTIONS if screen in a.screens]
 
 
-def bindings_for(screen: str) -> list[Binding]:
+def bindings_for(screen: str) -> list[BindingType]:
     """Textual bindings of a screen. Keys of the whole application are bound on every screen too."""
     app_wide = {"next_theme", "command_palette", "help", "quit", "history"}
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from textual.color import Color, ColorParseError
@@ -52,7 +52,7 @@ def theme_from(fields: Mapping[str, Any], *, source: str = "theme") -> Theme:
         dark=bool(fields.get("dark", True)),
         luminosity_spread=float(fields.get("luminosity_spread", 0.15)),
         text_alpha=float(fields.get("text_alpha", 0.95)),
-        **colours,
+        **cast(Any, colours),
     )
 
 

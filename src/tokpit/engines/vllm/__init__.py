@@ -88,12 +88,16 @@ class VllmEngine:
         return metrics.page(text)
 
     def verdict(
-        self, records: Sequence[LogRecord], exit_code: int | None = None, signal: str | None = None
+        self,
+        records: Sequence[LogRecord],
+        exit_code: int | None = None,
+        signal: str | None = None,
+        settings: Settings | None = None,
     ) -> Verdict | None:
         """See Engine."""
         from tokpit.engines.vllm import failures
 
-        return failures.verdict(records, exit_code, signal)
+        return failures.verdict(records, exit_code, signal, settings=settings)
 
 
 ENGINE = VllmEngine()

@@ -90,10 +90,10 @@ def thin(
         slices.setdefault(int((x - low) / (high - low) * buckets), []).append((x, y))
     for key in sorted(slices):
         points = slices[key]
-        if any(y != y for _, y in points):
+        if any(math.isnan(y) for _, y in points):
             out_x.append(points[0][0])
             out_y.append(math.nan)
-            points = [p for p in points if p[1] == p[1]]
+            points = [p for p in points if not math.isnan(p[1])]
         ends = sorted({min(points, key=lambda p: p[1]), max(points, key=lambda p: p[1])}) if points else []
         out_x.extend(x for x, _ in ends)
         out_y.extend(y for _, y in ends)

@@ -6,6 +6,7 @@ import inspect
 import time
 from collections.abc import Sequence
 
+from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.widgets import DataTable, Static
@@ -137,13 +138,13 @@ class HistoryScreen(PumpedScreen):
                 run.status,
                 run.id,
             )
-            table.add_row(*(content(crop(safe(cell), 40)) for cell in cells), key=run.id)
+            table.add_row(*(Text(crop(safe(cell), 40)) for cell in cells), key=run.id)
         if found:
             self._show(found[0])
 
     @on(DataTable.RowHighlighted)
     def _highlighted(self, event: DataTable.RowHighlighted) -> None:
-        run = self.runs.get(str(event.row_key.value)) if event.row_key else None
+        run = self.runs.get(str(event.row_key.value))
         if run is not None:
             self._show(run)
 

@@ -55,8 +55,9 @@ class GpuPanel(Panel):
         for gpu in record.gpus:
             rows += self._gpu(gpu, each, width, stale)
         for problem in record.problems:
-            where = f"GPU {problem.index}: " if problem.index is not None else ""
-            lines = wrap(where + safe(problem.text), width - 2)
+            said = safe(problem.text)
+            where = f"GPU {problem.index}: " if problem.index is not None and f"GPU {problem.index}" not in said else ""
+            lines = wrap(where + said, width - 2)
             rows += [[("! " if n == 0 else "  ", "warn"), (line, "warn")] for n, line in enumerate(lines)]
         return rows
 

@@ -96,7 +96,7 @@ class LogModel:
         self.follow, self.unseen = True, 0
 
     def search(self, text: str) -> str:
-        """Set the pattern: a regular expression, any case if all in lower case. Returns what is wrong with it, or ''."""
+        """Set the pattern, a regular expression; all in lower case matches any case. Returns what is wrong, or ''."""
         self.hit = None
         if not text:
             self.pattern = None

@@ -17,7 +17,7 @@ from tokpit.ui.widgets.panel import Panel
 _HEAD = re.compile(
     r"^(?:\[[^\]]{4,60}\]|\([^)]{3,60}\)(?: \w+ [\d:.-]+ [\d:.]+)?|\w+ \d\d-\d\d [\d:.]+(?: \[[^\]]+\])?)\s?"
 )
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?%?(?![\w.]*[A-Za-z_])")
+_NUMBER = re.compile(r"(?<![\w.:/])-?\d+(?:\.\d+)?%?(?![.:/]?\w)")
 _LEVEL_STYLE = {"error": "log-error", "warning": "log-warning", "debug": "log-debug"}
 MAX_CELLS = 4000
 
@@ -62,7 +62,7 @@ class LogView(Panel, can_focus=True):
             left.append((f"  {self.note}", "warn"))
         if not model.rows:
             return left, []
-        top, shown = model.window(self.inner_size().height)
+        _, shown = model.window(self.inner_size().height)
         where = f"{shown[-1].number} " if shown else ""
         if model.follow:
             return left, [(where, "dim"), ("following", "good")]
@@ -83,6 +83,8 @@ class LogView(Panel, can_focus=True):
             return []
         if server.log.seen:
             return [[("no line of this level; ", "dim"), ("v", "key"), (" shows all", "dim")]]
+        if note := server.facts.get("log_note"):
+            return [[(safe(note), "dim")]]
         if server.info.log_path is None:
             return [[("this server's log was not found: it writes to a terminal or a pipe", "dim")]]
         return [[("waiting for ", "dim"), (safe(server.info.log_path), "fg")]]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -47,11 +48,12 @@ def sglang() -> Path:
     return _environment(f"sglang-{SGLANG}", _fill_sglang)
 
 
-def model(name: str = "qwen3-tiny") -> Path:
-    """The folder of a tiny model whose weights the engines make up (`--load-format dummy`)."""
-    folder = cache() / "models" / name
+def model(kind: str) -> Path:
+    """The folder of a tiny model, `dense` (its weights are made up: `--load-format dummy`) or `hybrid`."""
+    maker = HERE / "real_model.py"
+    folder = cache() / "models" / f"{kind}-{hashlib.sha256(maker.read_bytes()).hexdigest()[:8]}"
     if not (folder / "config.json").exists():
-        subprocess.run([vllm() / "bin/python", HERE / "real_model.py", folder], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([vllm() / "bin/python", maker, folder, kind], check=True, stdout=subprocess.DEVNULL)
     return folder
 
 
@@ -135,4 +137,4 @@ def _name(requirement: str) -> str:
 if __name__ == "__main__":
     wanted = sys.argv[1:] or ["vllm", "sglang", "models"]
     for word in wanted:
-        print(word, {"vllm": vllm, "sglang": sglang, "models": model}[word](), flush=True)
+        print(word, {"vllm": vllm, "sglang": sglang, "models": lambda: [model("dense"), model("hybrid")]}[word](), flush=True)

@@ -41,13 +41,13 @@ def speculation_needs_buffers(ask: Ask) -> RuleAnswer | None:
     if not ask.hybrid or not ask.speculates or ask.settings.prefix_cache is False:
         return None
     given = ask.settings.mamba_strategy
-    if given in _BUFFERED or (ask.since("0.5.14") and given != "no_buffer"):
+    if given in _BUFFERED or ask.since("0.5.14"):
         return None
     if ask.version is None and given in (None, "auto"):
         severity = "warning"
     else:
         severity = "error" if ask.since("0.5.10") is not False else "warning"
-    env = {} if ask.since("0.5.14") else {"SGLANG_ENABLE_SPEC_V2": "1"}
+    env = {"SGLANG_ENABLE_SPEC_V2": "1"}
     off = fix("radix cache off", prefix_cache=False)
     buffered = Fix(label="extra_buffer", settings={"mamba_strategy": "extra_buffer"}, env=env)
     per_request = slots_per_request("extra_buffer", ask.version)
@@ -135,6 +135,16 @@ def no_buffer_pages(ask: Ask) -> RuleAnswer | None:
         return None
     if ask.flag("--attention-backend") == "trtllm_mha":
         return answer("FLAG_CONFLICT", "error", "no_buffer does not go with attention backend trtllm_mha.")
+    if ask.settings.mamba_strategy == "no_buffer" and ask.since("0.5.14") and _overlap(ask):
+        return answer(
+            "FLAG_CONFLICT",
+            "error",
+            "no_buffer does not go with the overlap scheduler.",
+            fixes=(
+                Fix(label="overlap scheduler off", raw_add=("--disable-overlap-schedule",)),
+                fix("strategy not given", mamba_strategy=None),
+            ),
+        )
     page = ask.settings.page_size or 1
     if page <= 1:
         return None

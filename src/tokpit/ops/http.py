@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,12 +33,14 @@ async def healthy(web: aiohttp.ClientSession, url: str) -> bool:
         return False
 
 
-async def get_json(web: aiohttp.ClientSession, url: str, *, timeout_s: float = 10.0) -> Any | None:
+async def get_json(
+    web: aiohttp.ClientSession, url: str, *, timeout_s: float = 10.0, headers: Mapping[str, str] | None = None
+) -> Any | None:
     """The JSON at `url`; None where it does not answer with JSON."""
     import aiohttp
 
     try:
-        async with web.get(url, timeout=aiohttp.ClientTimeout(total=timeout_s)) as answer:
+        async with web.get(url, headers=headers, timeout=aiohttp.ClientTimeout(total=timeout_s)) as answer:
             return await answer.json(content_type=None) if answer.status == 200 else None
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
         return None

@@ -68,4 +68,9 @@ def show(run: Run) -> None:
             click.echo(f"{key.replace('_', ' ')}: {sanitize(str(run.context[key]))}")
     if run.note:
         click.echo(f"note: {sanitize(run.note)}")
-    show_levels(run)
+    if run.kind == "check":
+        for item in run.context.get("items") or ():
+            mark = {True: "ok", False: "FAIL"}.get(item.get("ok"), "-")
+            click.echo(sanitize(f"{mark:4}  {item.get('name')}: {item.get('sentence')}"))
+    else:
+        show_levels(run)

@@ -24,6 +24,8 @@ _FIGURES = {
 def show_levels(run: Run) -> None:
     """The levels of a run with everything that is known about how far to trust them."""
     levels = list(run.levels)
+    if run.context.get("found"):  # a search jumps up and down
+        levels.sort(key=lambda level: level.concurrency)
     if not levels:
         click.echo("no level was finished")
         return
@@ -35,7 +37,10 @@ def show_levels(run: Run) -> None:
         "STEADY: while the level ran in full, ramp-up and drain left out (± 95% interval). WHOLE RUN: output tokens / "
         "elapsed."
     )
-    for lines in (_repeats(levels), _errors(levels), _checks(levels)):
+    for found in (_repeats(levels), [*_errors(levels), *_checks(levels)]):
+        lines = list(found)
+        if lines:
+            click.echo()
         for line in lines:
             click.echo(sanitize(line))
     if run.context.get("found"):
@@ -129,7 +134,7 @@ def _repeats(levels: Sequence[Level]) -> Iterable[str]:
             groups.setdefault(name(level), []).append(level)
     if "repeat" not in levels[0].result:
         return
-    yield "\nover the repeats (mean ± 95% interval):"
+    yield "over the repeats (mean ± 95% interval):"
     for label, group in groups.items():
         steady = [level.steady_tps for level in group if level.steady_tps is not None]
         kind, values = ("steady", steady) if len(steady) == len(group) else ("whole run", [g.output_tps for g in group])

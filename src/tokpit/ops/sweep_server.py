@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tokpit.collect.metrics import LARGEST_BYTES, api_key
+from tokpit.collect.metrics import LARGEST_BYTES
 from tokpit.domain.records import GpuRecord, MetricsPage
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.text import sanitize
@@ -88,8 +88,7 @@ class ServerSide:
     ) -> None:
         self._session, self._host, self._server, self._base = session, host, server, base
         self.engine: Engine | None = engine_of(server.engine) if server is not None else None
-        key = api_key(server.argv) if server is not None else None
-        self.headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **headers}
+        self.headers = {**http.own_key(server), **headers}
         """For every request to the server: its own key as its command line shows it, and what was asked for."""
         self._web: aiohttp.ClientSession | None = None
         self._factor = host.spec.clock_factor if host is not None else 1.0
@@ -101,12 +100,12 @@ class ServerSide:
         self.note = ""
         """Why there are no figures of the server; empty where there are."""
 
-    async def open(self) -> None:
-        """Begin to watch: the host's GPUs and the server's log go into the store while this is open."""
+    async def open(self, *, watch: bool = True) -> None:
+        """Begin; with `watch` the host's GPUs and the server's log go into the store while this is open."""
         import aiohttp
 
         self._web = self._host.session() if self._host is not None else aiohttp.ClientSession()
-        if self._server is None or self._host is None:
+        if self._server is None or self._host is None or not watch:
             return
         tasks = ((f"host:{self._host.name}", self._watch_host), (f"server:{self._server.id}:", self._watch_server))
         for key, start in tasks:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,14 +40,25 @@ def show_levels(run: Run) -> None:
         "STEADY: while the level ran in full, ramp-up and drain left out (± 95% interval). WHOLE RUN: output tokens / "
         "elapsed."
     )
-    for found in (_repeats(levels), [*_errors(levels), *_checks(levels)]):
+    for found in (_repeats(levels), [*_errors(levels), *_checks(levels)], _findings(run)):
         lines = list(found)
         if lines:
             click.echo()
         for line in lines:
-            click.echo(sanitize(line))
+            _say(line)
     if run.context.get("found"):
         click.echo(f"SLO: {sanitize(str(run.context['found']))}")
+
+
+def _say(line: str) -> None:
+    """A line as safe text, wrapped with a hanging indent on a terminal."""
+    text = sanitize(line)
+    if not sys.stdout.isatty():
+        click.echo(text)
+        return
+    indent = " " * (len(text) - len(text.lstrip()))
+    width = max(40, shutil.get_terminal_size().columns - 1)
+    click.echo(textwrap.fill(text.strip(), width, initial_indent=indent, subsequent_indent=f"{indent}  "))
 
 
 def _row(level: Level, slo: bool) -> list[str | None]:
@@ -160,11 +174,29 @@ def _errors(levels: Sequence[Level]) -> Iterable[str]:
 
 
 def _checks(levels: Sequence[Level]) -> Iterable[str]:
-    """Failed checks, each with the levels it is about and the figures not to trust."""
+    """Failed checks, one line a code: the levels it is about, the sentence of the last, and the figures not to trust."""
+    groups: dict[str, list[tuple[Level, Mapping[str, Any]]]] = {}
     for level in levels:
         for check in _failed(level):
-            figures = ", ".join(_FIGURES.get(str(key), str(key)) for key in check.get("distrust") or ())
-            void = "VOID, " if level.result.get("void") == check.get("sentence") else ""
-            trust = f" Do not trust: {figures}." if figures else ""
-            sentence = str(check.get("sentence", ""))
-            yield f"{name(level)}: {void}{check.get('code')}: {sentence[:1].upper()}{sentence[1:]}.{trust}"
+            groups.setdefault(str(check.get("code")), []).append((level, check))
+    for code, group in groups.items():
+        level, check = group[-1]
+        where = ", ".join(dict.fromkeys(name(one) for one, _ in group))
+        void = "VOID, " if any(one.result.get("void") == each.get("sentence") for one, each in group) else ""
+        figures = dict.fromkeys(str(key) for _, each in group for key in each.get("distrust") or ())
+        trust = f" Do not trust: {', '.join(_FIGURES.get(key, key) for key in figures)}." if figures else ""
+        sentence = str(check.get("sentence", ""))
+        last = f"at {name(level)} " if len(group) > 1 else ""
+        yield f"{where}: {void}{code}: {last}{sentence}.{trust}"
+
+
+def _findings(run: Run) -> Iterable[str]:
+    """What the curve says, with its arithmetic; failed checks are listed elsewhere."""
+    shown = {str(check.get("code")) for level in run.levels for check in _failed(level)}
+    for finding in run.context.get("findings") or ():
+        if finding.get("code") in shown:
+            continue
+        yield f"{finding.get('claim')}"
+        for part in (finding.get("arithmetic"), finding.get("next_action")):
+            if part:
+                yield f"  {part}"

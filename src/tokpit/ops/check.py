@@ -96,7 +96,7 @@ class Check:
             now=self._now,
             operation_id=self._args.get("operation_id"),
         )
-        begun, started = time.monotonic(), self._now()
+        begun, started = time.monotonic(), time.time()
         web = self._host.session() if self._host is not None else _direct()
         try:
             async with web:
@@ -114,7 +114,7 @@ class Check:
             model=self._model,
             engine=self._target.server.engine if self._target.server is not None else "",
             started_at=started,
-            ended_at=self._now(),
+            ended_at=time.time(),
             status="done" if ok else "failed",
             context={"items": [msgspec.to_builtins(item) for item in items]},
         )

@@ -115,7 +115,7 @@ class Sweep:
                 host=self._target.host or "",
                 model=plan.model,
                 engine=self._side.engine.name if self._side.engine is not None else "",
-                started_at=self._now(),
+                started_at=time.time(),
                 note=str(self._args.get("note") or ""),
                 context=self._context(plan),
             )
@@ -145,16 +145,28 @@ class Sweep:
         try:
             status = await self._measure(plan, run, history)
         finally:
-            if self._search is not None:
-                run.context["find"] = {"met": self._search.met, "missed": self._search.missed}
-                run.context["found"] = self._search.sentence
-            ended = msgspec.structs.replace(run, status=status, ended_at=self._now(), levels=tuple(self._kept))
+            ended = msgspec.structs.replace(run, status=status, ended_at=time.time(), levels=tuple(self._kept))
+            self._conclude(ended)
             await asyncio.shield(history.save_run(ended))
         if status == "stopped":
             self._progress.stopped(f"{self._reason}; {len(self._kept)} levels kept as run {run.id}")
         else:
             self._progress.done()
         return ended
+
+    def _conclude(self, run: Run) -> None:
+        """Put what was learned meanwhile, and what the figures say, into the context."""
+        from tokpit.ops.sweep_advice import findings_of, frozen_facts, stored
+
+        server = self._target.server
+        if server is not None and (state := self._session.store.servers.get(server.id)) is not None:
+            run.context["facts"] = frozen_facts(state.facts)
+        if self._host is not None and (gpus := self._session.store.host(self._host.name).gpus) is not None:
+            run.context["gpus"] = [gpu.name for gpu in gpus.gpus]
+        if self._search is not None:
+            run.context["find"] = {"met": self._search.met, "missed": self._search.missed}
+            run.context["found"] = self._search.sentence
+        run.context["findings"] = stored(findings_of(run))
 
     async def _plan(self) -> Plan:
         from tokpit.load.plan import Plan
@@ -199,8 +211,6 @@ class Sweep:
                 rtt = link.rtt_s if link is not None else None
                 context["link_rtt_s"] = rtt
                 context["link"] = "ssh" + (f", round trip {rtt * 1000:.1f} ms" if rtt is not None else "")
-            gpus = self._session.store.host(self._host.name).gpus
-            context["gpus"] = [gpu.name for gpu in gpus.gpus] if gpus is not None else []
             if self._host.spec.label:
                 context["label"] = self._host.spec.label
         return context

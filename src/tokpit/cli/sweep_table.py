@@ -174,7 +174,7 @@ def _errors(levels: Sequence[Level]) -> Iterable[str]:
 
 
 def _checks(levels: Sequence[Level]) -> Iterable[str]:
-    """Failed checks, one line a code: the levels it is about, the sentence of the last, and the figures not to trust."""
+    """Failed checks, a line each: the levels it is about, the sentence of the last, and the figures not to trust."""
     groups: dict[str, list[tuple[Level, Mapping[str, Any]]]] = {}
     for level in levels:
         for check in _failed(level):

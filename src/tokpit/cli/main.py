@@ -23,6 +23,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "launch": ("launch", "Start a server, detached, and wait until it is ready."),
     "stop": ("stop", "End exactly one server."),
     "relaunch": ("relaunch", "Stop a server and start it with changed settings."),
+    "check": ("check", "Look whether a server is sane: answers, flags, speed, log."),
     "sweep": ("sweep", "Measure throughput and latency at several concurrency levels."),
     "runs": ("runs", "List stored runs, or show one."),
     "diagnose": ("diagnose", "Say what logs, sweeps and facts mean, with the arithmetic."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tokpit.errors import UsageError
-from tokpit.ops import launch, relaunch, stop, sweep
+from tokpit.ops import check, launch, relaunch, stop, sweep
 from tokpit.ops.gate import Command, Risk
 
 COMMANDS: tuple[Command, ...] = (
@@ -32,6 +32,15 @@ COMMANDS: tuple[Command, ...] = (
         risk=Risk.DESTRUCTIVE,
         prepare=relaunch.prepare,
         keys=("r",),
+        contexts=("server",),
+    ),
+    Command(
+        id="server.check",
+        title="Check a server",
+        help="First token, sensible answers, flags in effect, speed against the baseline, errors in the log.",
+        risk=Risk.LOAD,
+        prepare=check.prepare,
+        keys=("c",),
         contexts=("server",),
     ),
     Command(

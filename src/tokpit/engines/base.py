@@ -149,6 +149,10 @@ class Engine(Protocol):
         """What rules between flags, and of flags against model and host, say before a start."""
         ...
 
+    def log_weight(self, line: str) -> int:
+        """How surely only this engine prints such a line (see `logkit.marks`); 0: it says nothing."""
+        ...
+
     def grammar(self) -> Grammar:
         """A fresh reader for one log."""
         ...

@@ -12,6 +12,7 @@ from tokpit.engines.base import FlagIssue, FlagSchema, Grammar, Milestone, Recog
 from tokpit.engines.flagkit import check
 from tokpit.engines.llamacpp import cmdline, http
 from tokpit.engines.llamacpp import flags as translation
+from tokpit.engines.logkit.marks import weigh
 
 
 class LlamacppEngine:
@@ -74,6 +75,12 @@ class LlamacppEngine:
         from tokpit.engines.llamacpp import rules
 
         return rules.check(settings, version, model, host, env)
+
+    def log_weight(self, line: str) -> int:
+        """See Engine."""
+        from tokpit.engines.llamacpp import marks
+
+        return weigh(marks.MARKS, line)
 
     def grammar(self) -> Grammar:
         """See Engine."""

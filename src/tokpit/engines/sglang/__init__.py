@@ -10,6 +10,7 @@ from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import RuleAnswer, Verdict
 from tokpit.engines.base import FlagIssue, FlagSchema, Grammar, Milestone, Recognised
 from tokpit.engines.flagkit import check, process
+from tokpit.engines.logkit.marks import weigh
 from tokpit.engines.sglang import cmdline, http
 from tokpit.engines.sglang import flags as translation
 
@@ -74,6 +75,12 @@ class SglangEngine:
         from tokpit.engines.sglang import rules
 
         return rules.check(settings, version, model, host, env)
+
+    def log_weight(self, line: str) -> int:
+        """See Engine."""
+        from tokpit.engines.sglang import marks
+
+        return weigh(marks.MARKS, line)
 
     def grammar(self) -> Grammar:
         """See Engine."""

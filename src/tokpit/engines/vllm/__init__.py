@@ -10,6 +10,7 @@ from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import RuleAnswer, Verdict
 from tokpit.engines.base import FlagIssue, FlagSchema, Grammar, Milestone, Recognised
 from tokpit.engines.flagkit import check, process
+from tokpit.engines.logkit.marks import weigh
 from tokpit.engines.vllm import cmdline, http
 from tokpit.engines.vllm import flags as translation
 
@@ -74,6 +75,12 @@ class VllmEngine:
         from tokpit.engines.vllm import rules
 
         return rules.check(settings, version, model, host, env)
+
+    def log_weight(self, line: str) -> int:
+        """See Engine."""
+        from tokpit.engines.vllm import marks
+
+        return weigh(marks.MARKS, line)
 
     def grammar(self) -> Grammar:
         """See Engine."""

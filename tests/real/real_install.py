@@ -137,4 +137,8 @@ def _name(requirement: str) -> str:
 if __name__ == "__main__":
     wanted = sys.argv[1:] or ["vllm", "sglang", "models"]
     for word in wanted:
-        print(word, {"vllm": vllm, "sglang": sglang, "models": lambda: [model("dense"), model("hybrid")]}[word](), flush=True)
+        print(
+            word,
+            {"vllm": vllm, "sglang": sglang, "models": lambda: [model("dense"), model("hybrid")]}[word](),
+            flush=True,
+        )

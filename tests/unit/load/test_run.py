@@ -59,6 +59,23 @@ async def test_every_event_survives_a_pipe() -> None:
     assert SweepResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
 
 
+async def test_a_level_is_stored_before_the_next_one_begins() -> None:
+    order: list[str] = []
+
+    async def store(level: LevelResult) -> None:
+        order.append(f"storing {level.label}")
+        await asyncio.sleep(0.02)
+        order.append(f"stored {level.label}")
+
+    def told(event: Event) -> None:
+        if isinstance(event, LevelStarted):
+            order.append(f"began {event.label}")
+
+    async with ScriptServer(lambda body, index: answer(4)) as server:
+        await run_sweep(plan(server.url), on_event=told, on_level=store)
+    assert order == ["began C=1", "storing C=1", "stored C=1", "began C=3", "storing C=3", "stored C=3"]
+
+
 def test_other_lines_are_no_events() -> None:
     for data in ({}, {"event": "x"}, {"event": "progress"}, {"event": ["progress"]}, {"event": "level_finished"}):
         with pytest.raises(ValueError, match="event"):

@@ -7,9 +7,9 @@ from textual.color import Color
 
 from console_feed import Recorder, fill
 from console_screen import console, shows, until
-from tokpit.errors import ConfigError
+from tokpit.config.themes import read_theme, shipped_folder
 from tokpit.ui.palette import SERIES, Palette
-from tokpit.ui.theming import DEFAULT_THEME, all_themes, read_themes, shipped_folder, theme_from
+from tokpit.ui.theming import DEFAULT_THEME, all_themes
 
 FILES = sorted(shipped_folder().glob("*.toml"))
 THEMES = {theme.name: theme for theme in all_themes()[0]}
@@ -35,9 +35,10 @@ def test_the_default_and_the_promised_kinds_are_there() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_theme_file_is_valid_and_named_like_its_file(path: Path) -> None:
-    themes, problems = read_themes(path.parent)
+    theme, problems = read_theme(path)
     assert problems == []
-    assert path.stem in {theme.name for theme in themes}
+    assert theme is not None
+    assert theme.name == path.stem
 
 
 @pytest.mark.parametrize("name", sorted(THEMES))
@@ -98,21 +99,6 @@ async def test_no_color_leaves_no_colour(monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_an_unknown_theme_is_said_and_the_default_is_worn() -> None:
     async with console(Recorder(), theme="no-such-theme") as pilot:
         await shows(pilot, "no theme is called 'no-such-theme'")
-
-
-@pytest.mark.parametrize(
-    ("fields", "word"),
-    [
-        ({"primary": "#123456"}, "name"),
-        ({"name": "x"}, "primary"),
-        ({"name": "x", "primary": "bluish"}, "bluish"),
-        ({"name": "x", "primary": "#123456", "glow": "1"}, "glow"),
-        ({"name": "x", "primary": "#123456", "variables": {"chart-series-1": "#12"}}, "chart-series-1"),
-    ],
-)
-def test_a_bad_theme_is_refused_with_the_field_that_is_off(fields: dict[str, object], word: str) -> None:
-    with pytest.raises(ConfigError, match=word):
-        theme_from(fields)
 
 
 def test_a_broken_file_does_not_take_the_others_down(tmp_path: Path) -> None:

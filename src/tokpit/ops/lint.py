@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tokpit.domain.settings import LaunchSpec
+from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.domain.verdict import RuleAnswer
+from tokpit.engines.base import Engine
 from tokpit.engines.flagkit.report import engine_by_flags
 from tokpit.engines.registry import engine as engine_of
 from tokpit.engines.registry import recognise
@@ -62,6 +63,13 @@ async def lint_command(
     ]
     answers += knowledge.check_rules(facts.settings(settings), version, model, of_host, env)
     return sorted(answers, key=lambda answer: ("error", "warning", "info").index(answer.severity))
+
+
+def settings_of(knowledge: Engine, command: str) -> Settings:
+    """The settings in a whole command line, or in flags alone. Raises UsageError for a line that cannot be split."""
+    _, argv = split_environment((command,))
+    found = knowledge.recognise(argv)
+    return found.settings if found is not None else knowledge.from_flags(argv, None)
 
 
 def split_environment(command: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:

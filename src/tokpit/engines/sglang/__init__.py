@@ -94,6 +94,13 @@ class SglangEngine:
 
         return metrics.page(text)
 
+    def findings(self, records: Sequence[LogRecord], silent_s: float | None = None) -> Sequence[Verdict]:
+        """See Engine."""
+        from tokpit.engines.sglang import findings, milestones
+        from tokpit.engines.verdictkit.standing import standing
+
+        return [*standing(milestones.MILESTONES, records, silent_s), *findings.host_cache(records)]
+
     def verdict(
         self,
         records: Sequence[LogRecord],

@@ -94,6 +94,13 @@ class VllmEngine:
 
         return metrics.page(text)
 
+    def findings(self, records: Sequence[LogRecord], silent_s: float | None = None) -> Sequence[Verdict]:
+        """See Engine."""
+        from tokpit.engines.verdictkit.standing import standing
+        from tokpit.engines.vllm import milestones
+
+        return standing(milestones.MILESTONES, records, silent_s)
+
     def verdict(
         self,
         records: Sequence[LogRecord],

@@ -227,7 +227,7 @@ def server_info(host: Host, engine: Engine, spec: LaunchSpec, state: LaunchState
         version=spec.version,
         settings=spec.settings,
         log_path=state.log_path,
-        started_at=state.started_at or None,
+        started_at=host.now(),
         launched_by_tokpit=True,
     )
 

@@ -17,6 +17,7 @@ from tokpit.domain.text import mask_secrets
 from tokpit.errors import TokpitError, UsageError
 
 if TYPE_CHECKING:
+    from tokpit.domain.records import Orphan
     from tokpit.ops.session import Session
 
 
@@ -51,7 +52,7 @@ async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
         (session.host(name).name, orphan)
         for name in names
         if name not in errors
-        for orphan in session.store.host(session.host(name).name).orphans
+        for orphan in orphans_of(session, name)
     ]
     if as_json:
         to_json(
@@ -89,6 +90,11 @@ async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
     for error in errors.values():
         report(error)
     return max((error.exit_code for error in errors.values()), default=0)
+
+
+def orphans_of(session: Session, name: str) -> tuple[Orphan, ...]:
+    """The workers without a server on the host called `name`."""
+    return session.store.host(session.host(name).name).orphans
 
 
 def as_row(server: ServerInfo) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tokpit.errors import UsageError
-from tokpit.ops import adopt, launch, relaunch, stop, sweep
+from tokpit.ops import adopt, check, launch, relaunch, stop, sweep
 from tokpit.ops.gate import Command, Risk
 
 COMMANDS: tuple[Command, ...] = (
@@ -40,6 +40,15 @@ COMMANDS: tuple[Command, ...] = (
         help="Record a server that somebody else started: pid, start time, port and log, on the host.",
         risk=Risk.CHANGE,
         prepare=adopt.prepare,
+        contexts=("server",),
+    ),
+    Command(
+        id="server.check",
+        title="Check a server",
+        help="First token, sensible answers, flags in effect, speed against the baseline, errors in the log.",
+        risk=Risk.LOAD,
+        prepare=check.prepare,
+        keys=("c",),
         contexts=("server",),
     ),
     Command(

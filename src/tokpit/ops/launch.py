@@ -65,11 +65,14 @@ async def plan(session: Session, spec: LaunchSpec, *, force: bool = False, repla
         spec = await (methods.complete_in_image(host, spec) if boxed else environment.complete(host, engine, spec))
     except LaunchError as error:
         raise error if boxed else await environments.suggest(session, host.name, engine.name, error) from error
-    if spec.settings.model is None:
-        raise UsageError("a launch needs a model", hint="name it with --model PATH_OR_NAME")
-    port = spec.settings.port or engine.http.default_port
     argv = engine.command(spec.program, spec.settings, spec.version)
     flags = argv[len(spec.program) :]
+    # What was passed through as plain flags counts like a setting from here on: port, model, what the rules look at.
+    settings = engine.from_flags(engine.to_flags(spec.settings, spec.version), spec.version)
+    spec = msgspec.structs.replace(spec, settings=settings)
+    if settings.model is None:
+        raise UsageError("a launch needs a model", hint="name it with --model PATH_OR_NAME")
+    port = settings.port or engine.http.default_port
     errors: list[str] = []
     warnings: list[str] = []
     schema = None if boxed else await installed_schema(host, engine, spec.program, spec.version)

@@ -104,7 +104,7 @@ class Session:
         return host
 
     async def find(self, name: str) -> tuple[ServerInfo, ...]:
-        """The servers that run on a host now; the store is told. Raises HostError."""
+        """The servers that run on a host now; the store is told, of orphan workers as well. Raises HostError."""
         from tokpit.collect.find import Finder
         from tokpit.transport.detached import read_states
 

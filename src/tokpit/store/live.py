@@ -126,6 +126,7 @@ class HostState:
         self.memory: HostRecord | None = None
         self.server_ids: tuple[str, ...] = ()
         self.orphans: tuple[Orphan, ...] = ()
+        """Workers whose server is gone."""
         self.gpu_util: dict[int, Series] = {}
         self._points = points
 
@@ -221,6 +222,7 @@ class LiveStore:
 
     def _servers(self, record: ServersRecord) -> None:
         host = self.host(record.host)
+        host.orphans = record.orphans
         found = {info.id: info for info in record.servers}
         for info in found.values():
             self.add_server(info)

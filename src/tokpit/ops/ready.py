@@ -106,11 +106,13 @@ class _Waiter:
             return None
         self._mark("listening", f"port {self._info.port} belongs to it")
         async with self._host.session() as web:
-            base = server_target(self._info).url
-            if not await http.healthy(web, base + self._engine.http.health):
+            base, headers = server_target(self._info).url, http.own_key(self._info)
+            if not await http.healthy(web, base + self._engine.http.health, headers=headers):
                 return None
             self._mark("healthy", f"{self._engine.http.health} answers")
-            token = await http.first_token(web, base, self._engine.http, clock_factor=self._host.spec.clock_factor)
+            token = await http.first_token(
+                web, base, self._engine.http, clock_factor=self._host.spec.clock_factor, headers=headers
+            )
         if token is None:
             return None
         self._mark("token", "one token generated")

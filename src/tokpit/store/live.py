@@ -231,6 +231,7 @@ class LiveStore:
         # A server that has gone stays listed while it still has something to show: its log and its last figures.
         kept = [i for i in host.server_ids if i not in found and self.servers[i].log.seen]
         host.server_ids = (*found, *kept[-3:])
+        host.orphans = record.orphans
         self._bump(f"host:{record.host}", "hosts")
 
     def _bump(self, *topics: str) -> None:

@@ -226,8 +226,8 @@ BUGS: tuple[Signature, ...] = (
 DEATH: tuple[Signature, ...] = (
     sig(
         "PROCESS_DIED",
-        r"Rank (?P<rank>\d+) scheduler (?:died|is dead)[^(\n]*\(exit code: (?P<status>-?\d+)\)",
-        "The scheduler of rank {rank} died (exit code {status}).",
+        r"Rank (?P<rank>\d+) scheduler (?:died|is dead)(?:[^\n]{0,200}?[Ee]xit code: (?P<status>-?\d+))?",
+        "The scheduler of rank {rank} died.",
         "Look above for its first error.",
         anywhere=True,
         rank=Rank.DEATH,

@@ -64,6 +64,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: float | None = None
     pending: float | None = None
     hit_rate: float | None = None
+    preempted: float | None = None
     probe: bool = False
 
     @property
@@ -73,7 +74,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """A time without any line while requests were running."""
+    """A time without any line while requests were running, after which they went on running.
+
+    A server prints nothing when it is idle either, and its last line before that counts requests that ended since;
+    so the first statistics line afterwards has to tell that they were still there.
+    """
 
     seconds: float
     after_line: int
@@ -127,6 +132,7 @@ class Reader:
         self._silences: list[Silence] = []
         self._last_t: float | None = None
         self._last_busy: Row | None = None
+        self._quiet: Silence | None = None
 
     def take(self, record: LogRecord, t: float | None = None, sample: Mapping[str, float] | None = None) -> None:
         """One record; `t` in seconds where its stamp could be read, `sample` what its grammar made of it."""
@@ -139,6 +145,7 @@ class Reader:
         if kind is not None:
             row = _row(record, kind, t, sample or {})
             self._rows.append(row)
+            self._resume(row)
             if row.running is not None and kind != PREFILL:
                 self._last_busy = row
         elif record.kind == "failure.retract":
@@ -179,9 +186,14 @@ class Reader:
         self._last_t = t if last is None else max(last, t)
         if last is None or t - last <= 60 or busy is None or not busy.running:
             return
-        self._silences = sorted(
-            [*self._silences, Silence(t - last, record.line - 1, busy.running)], key=lambda s: -s.seconds
-        )[:_GAP_ROWS]
+        self._quiet = Silence(t - last, record.line - 1, busy.running)
+
+    def _resume(self, row: Row) -> None:
+        """The first statistics line after a silence tells whether requests were running all the time."""
+        quiet, self._quiet = self._quiet, None
+        if quiet is not None and row.running and not row.probe:
+            found = sorted([*self._silences, quiet], key=lambda silence: -silence.seconds)
+            self._silences = found[:_GAP_ROWS]
 
     def _access(self, record: LogRecord) -> None:
         path, ok = str(record.fields.get("path", "")), record.fields.get("status") == 200
@@ -220,6 +232,8 @@ _LEARNED = {
     "max_total_num_tokens": "kv_tokens",
     "kv_tokens": "kv_tokens",
     "context_len": "context_len",
+    "n_slots": "max_running_requests",
+    "n_slots_old": "max_running_requests",
     "max_model_len": "context_len",
     "engine_version": "engine_version",
 }
@@ -258,6 +272,7 @@ def _row(record: LogRecord, kind: str, t: float | None, sample: Mapping[str, flo
         cached_tokens=_number(f, "cached_tokens"),
         pending=_number(f, "pending_tokens"),
         hit_rate=_number(f, "prefix_hit_rate"),
+        preempted=_number(f, "preemptions"),
         probe=f.get("probe") is True,
     )
 

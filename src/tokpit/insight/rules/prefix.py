@@ -37,13 +37,13 @@ def _repeated(log: Digest, evidence: Evidence) -> Finding | None:
         return None
     return Finding(
         code="PREFIX_CACHE_INEFFECTIVE",
-        severity="warning",
+        severity="info",
         claim=f"{often[1]} prompts of the same {num(often[0], 6)} tokens, and {percent(cached / (new + cached))} of "
         f"the "
         "prompt tokens came from the cache.",
         arithmetic=f"hit rate = cached / (new + cached) = {num(cached, 6)} / {num(new + cached, 6)}",
         evidence=some(log, rows, 2),
-        confidence="likely",
+        confidence="possible",
         next_action="If these prompts are meant to share a prefix, repeat one prompt and look at #cached-token; on "
         "models with recurrent state only whole, aligned blocks are found again.",
         figures={"hit_rate": cached / (new + cached)},

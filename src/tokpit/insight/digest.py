@@ -105,6 +105,8 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
     """Line numbers of failed health checks."""
     silences: tuple[Silence, ...] = ()
     lines: int = 0
+    start_line: int = 0
+    """Where the last start in this log begins."""
 
     def of(self, *kinds: str) -> tuple[Row, ...]:
         """Rows of these kinds, probes left out."""
@@ -123,11 +125,11 @@ class Reader:
         self._name, self._engine = name, engine
         self._rows: deque[Row] = deque(maxlen=KEPT_ROWS)
         self._facts: dict[str, object] = {}
-        self._host_pools: dict[str, float] = {}
+        self._host_pools: dict[tuple[str, str], float] = {}
         self._notes: dict[str, list[tuple[int, str]]] = {}
         self._kinds: Counter[str] = Counter()
         self._retractions: deque[tuple[int, float | None, float]] = deque(maxlen=KEPT_ROWS)
-        self._completed = self._health_ok = self._lines = 0
+        self._completed = self._health_ok = self._lines = self._start_line = 0
         self._health_failed: list[int] = []
         self._silences: list[Silence] = []
         self._last_t: float | None = None
@@ -156,6 +158,9 @@ class Reader:
             self._access(record)
         elif record.kind.startswith("milestone."):
             self._learn(record)
+            if record.kind in ("milestone.args", "milestone.limits", "milestone.version"):
+                self._start_line = record.line
+            self._last_busy = self._quiet = None  # a start: what ran before has ended
         else:
             self._note(record)
 
@@ -163,7 +168,8 @@ class Reader:
         """What was read."""
         if self._host_pools:
             self._facts["hicache_total_gb"] = round(sum(self._host_pools.values()), 2)
-            self._facts["hicache_pools"] = len(self._host_pools)
+            self._facts["hicache_pools"] = len({kind for kind, _ in self._host_pools})
+            self._facts["hicache_ranks"] = len({rank for _, rank in self._host_pools})
         return Digest(
             name=self._name,
             engine=self._engine,
@@ -177,6 +183,7 @@ class Reader:
             health_failed=tuple(self._health_failed),
             silences=tuple(self._silences),
             lines=self._lines,
+            start_line=self._start_line,
         )
 
     def _silence(self, record: LogRecord, t: float | None) -> None:
@@ -211,7 +218,8 @@ class Reader:
             host_gb = _number(record.fields, "host_gb")
             rank = record.fields.get("tp_rank", 0)
             if host_gb is not None:
-                self._host_pools[f"{record.kind} {rank} {record.fields.get('pool_label', '')}"] = host_gb
+                label = str(record.fields.get("pool_label", ""))
+                self._host_pools[f"{record.kind} {label}", str(rank)] = host_gb
         if record.kind == "milestone.mamba_cap":
             self._facts["hybrid"] = True
 
@@ -279,7 +287,7 @@ def _row(record: LogRecord, kind: str, t: float | None, sample: Mapping[str, flo
 
 def _number(fields: Mapping[str, Value], name: str) -> float | None:
     value = fields.get(name)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    return float(value) if type(value) is float or type(value) is int else None
 
 
 def _first(fields: Mapping[str, Value], *names: str) -> float | None:

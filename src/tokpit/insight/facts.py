@@ -79,6 +79,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hicache_total_gb: float | None = None
     """Host memory that the host cache takes in all, computed by whoever knows the engine."""
     hicache_pools: int | None = None
+    hicache_ranks: int | None = None
     hicache_reserve_gb: float | None = None
     swap_used_gb: float | None = None
     swap_in_mbps: float | None = None

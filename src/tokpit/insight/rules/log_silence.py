@@ -11,13 +11,15 @@ from tokpit.insight.rules.log_words import place, some, span, told
 from tokpit.insight.words import num
 
 _BLOCKED_S = 60
+_ROTATED_S = 7200
+"""Longer gaps are parts of a log that are missing."""
 
 
 def blocked(evidence: Evidence) -> Sequence[Finding]:
     """No line of any sort for over a minute while requests were running."""
     found = []
     for log in evidence.logs:
-        periodic = [s for s in log.silences if s.seconds > _BLOCKED_S]
+        periodic = [s for s in log.silences if _BLOCKED_S < s.seconds < _ROTATED_S]
         # A server that always writes so seldom is not silent.
         if not periodic or (len(log.rows) > 3 and len(periodic) > 0.2 * len(log.rows)):
             continue

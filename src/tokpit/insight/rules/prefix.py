@@ -22,7 +22,7 @@ def repeated(evidence: Evidence) -> Sequence[Finding]:
 def _repeated(log: Digest, evidence: Evidence) -> Finding | None:
     if evidence.facts.prefix_cache is False:
         return None
-    rows = [r for r in log.of(PREFILL) if r.new_tokens and r.cached_tokens is not None]
+    rows = [r for r in log.of(PREFILL) if r.line > log.start_line and r.new_tokens and r.cached_tokens is not None]
     same: dict[float, int] = {}
     for row in rows:
         # A prompt that is taken in by chunks prints the chunk size on every line: pending tokens tell.

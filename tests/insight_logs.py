@@ -30,8 +30,8 @@ def decode(
     rank: str = "",
 ) -> str:
     if mamba is not None:
-        pools = f"#full token: {tokens}, full token usage: {usage:.2f}, mamba num: {mamba[0]}, mamba usage: "
-        f"{mamba[1]:.2f}"
+        pools = f"#full token: {tokens}, full token usage: {usage:.2f}, "
+        pools += f"mamba num: {mamba[0]}, mamba usage: {mamba[1]:.2f}"
     else:
         pools = f"#token: {tokens}, token usage: {usage:.2f}"
     accept = f"accept len: {spec[0]:.2f}, accept rate: {spec[1]:.2f}, " if spec is not None else ""

@@ -19,11 +19,12 @@ PATHS = ("/v1/chat/completions", "/v1/completions", "/health", "/metrics")
 
 
 def stamp(i: int) -> str:
+    i //= 10
     return f"{i // 3600 % 24:02d}:{i // 60 % 60:02d}:{i % 60:02d}"
 
 
 def sglang_line(rng: random.Random, i: int) -> str:
-    head = f"[2026-07-{1 + i % 28:02d} {stamp(i)}{rng.choice(('', ' TP0', ' DP1 TP1'))}]"
+    head = f"[2026-07-{1 + i // 864_000 % 28:02d} {stamp(i)}{rng.choice(('', ' TP0', ' DP1 TP1'))}]"
     pick = rng.random()
     if pick < 0.30:
         return (
@@ -46,21 +47,21 @@ def sglang_line(rng: random.Random, i: int) -> str:
 
 
 def vllm_line(rng: random.Random, i: int) -> str:
-    head = f"(APIServer pid=77) INFO 07-{1 + i % 28:02d} {stamp(i)} "
+    head = f"(APIServer pid=77) INFO 07-{1 + i // 864_000 % 28:02d} {stamp(i)} "
     pick = rng.random()
-    if pick < 0.25:
+    if pick < 0.12:
         return (
             f"{head}[loggers.py:259] Engine 000: Avg prompt throughput: {999 * rng.random():.1f} tokens/s, Avg"
             f" generation throughput: {999 * rng.random():.1f} tokens/s, Running: {rng.randrange(64)} reqs, Waiting: 0"
             f" reqs, GPU KV cache usage: {99 * rng.random():.1f}%, Prefix cache hit rate: {99 * rng.random():.1f}%"
         )
-    if pick < 0.4:
+    if pick < 0.2:
         return (
             f"{head}[metrics.py:101] SpecDecoding metrics: Mean acceptance length: {1 + rng.random():.2f}, Accepted"
             f" throughput: 63.00 tokens/s, Drafted throughput: 65.20 tokens/s, Accepted: {rng.randrange(900)} tokens,"
             f" Drafted: 952 tokens, Per-position acceptance rate: 0.966, 0.801, Avg Draft acceptance rate: 88.6%"
         )
-    if pick < 0.75:
+    if pick < 0.65:
         client = f"10.0.{i % 250}.7:{40000 + i % 9999}"
         return f'(APIServer pid=77) INFO:     {client} - "POST {rng.choice(PATHS)} HTTP/1.1" 200 OK'
     return f"{head}[logger.py:43] Received request cmpl-{i:032x}: params: SamplingParams(n=1, temperature=0.7)"

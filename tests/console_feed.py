@@ -1,4 +1,4 @@
-"""A live store filled with plain records of a hybrid SGLang server with speculation, and a session that only records."""
+"""A live store filled with records of a hybrid SGLang server with speculation, and a session that only records."""
 
 from __future__ import annotations
 
@@ -57,7 +57,14 @@ def decode_line(number: int, t: float, running: int, queued: int, tps: float, ac
         f"mamba num: {running * 5}, mamba usage: {running * 5 / 48:.2f}, accept len: {accept:.2f}, "
         f"cuda graph: True, gen throughput (token/s): {tps:.2f}, #queue-req: {queued}"
     )
-    return LogRecord(number, "decode_batch", text, lines=(text,), level="info")
+    fields = {"running_reqs": running, "queue_reqs": queued, "gen_tps": round(tps, 2), "accept_len": round(accept, 2)}
+    return LogRecord(number, "decode_batch", text, fields, lines=(text,), level="info")
+
+
+def access_line(number: int, path: str, status: int = 200) -> LogRecord:
+    text = f'INFO:     127.0.0.1:51844 - "GET {path} HTTP/1.1" {status} OK'
+    fields = {"client": "127.0.0.1:51844", "method": "GET", "path": path, "status": status}
+    return LogRecord(number, "access", text, fields, lines=(text,), level="info")
 
 
 def text_line(number: int, text: str, level: str = "info", kind: str = "text") -> LogRecord:
@@ -124,7 +131,9 @@ def gpu(index: int = 0, **changes: Any) -> GpuSample:
     return GpuSample(**{**fields, **changes})
 
 
-def fill(store: LiveStore, *, seconds: int = 330, gpus: int = 1, info: ServerInfo | None = None, end: float = 0.0) -> str:
+def fill(
+    store: LiveStore, *, seconds: int = 330, gpus: int = 1, info: ServerInfo | None = None, end: float = 0.0
+) -> str:
     """Five minutes of a server under a load that rises from 4 to 48 clients; returns the server's id."""
     info = info or server()
     end = end or time.time()

@@ -31,7 +31,7 @@ def value(row: FlagSpec, random: Random, *, capitals: bool) -> str:
     if row.type in ("human", "human-auto"):
         return random.choice(["8192", "16k", "2K" if capitals else "2Ki", "1.5k", "-1"])
     if row.type == "float":
-        return random.choice(["0.5", "0.90", "1", "2.25", "1e-3"])
+        return random.choice(["0", "0.5", "0.90", "1", "2.25", "1e-3"])
     if row.type == "json":
         return random.choice(["{}", '{"a": 1}', '{"a": {"b": [1, 2]}}'])
     return random.choice(TEXTS)

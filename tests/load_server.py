@@ -140,9 +140,8 @@ class ScriptServer:
             self.running -= 1
 
     async def _answer(self, writer: asyncio.StreamWriter, steps: list[Step]) -> bool:
-        if not steps or not isinstance(steps[0], Head):
-            if not steps or steps[0] not in (FIN, RST, HOLD):
-                steps = [Head(), *steps]
+        if not steps or not (isinstance(steps[0], Head) or steps[0] in (FIN, RST, HOLD)):
+            steps = [Head(), *steps]
         for step in steps:
             if isinstance(step, Head):
                 rows = [f"HTTP/{step.version} {step.status} X", *step.headers, "", ""]

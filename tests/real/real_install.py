@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -16,6 +17,12 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 VLLM, SGLANG, TORCH = "0.32.0", "0.5.23", "2.13.0"
+
+SGLANG_ON_CPU = (
+    *("--device", "cpu", "--attention-backend", "intel_amx", "--disable-cuda-graph", "--enable-metrics"),
+    *("--mem-fraction-static", "0.2", "--max-total-tokens", "20000"),
+)
+"""Flags for SGLang on a small machine without a GPU."""
 
 # SGLang's own list pins CUDA packages; these are what its server imports on a CPU.
 SGLANG_NEEDS = """
@@ -47,11 +54,12 @@ def sglang() -> Path:
     return _environment(f"sglang-{SGLANG}", _fill_sglang)
 
 
-def model(name: str = "qwen3-tiny") -> Path:
-    """The folder of a tiny model whose weights the engines make up (`--load-format dummy`)."""
-    folder = cache() / "models" / name
+def model(kind: str) -> Path:
+    """The folder of a tiny model, `dense` (its weights are made up: `--load-format dummy`) or `hybrid`."""
+    maker = HERE / "real_model.py"
+    folder = cache() / "models" / f"{kind}-{hashlib.sha256(maker.read_bytes()).hexdigest()[:8]}"
     if not (folder / "config.json").exists():
-        subprocess.run([vllm() / "bin/python", HERE / "real_model.py", folder], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([vllm() / "bin/python", maker, folder, kind], check=True, stdout=subprocess.DEVNULL)
     return folder
 
 
@@ -135,4 +143,8 @@ def _name(requirement: str) -> str:
 if __name__ == "__main__":
     wanted = sys.argv[1:] or ["vllm", "sglang", "models"]
     for word in wanted:
-        print(word, {"vllm": vllm, "sglang": sglang, "models": model}[word](), flush=True)
+        print(
+            word,
+            {"vllm": vllm, "sglang": sglang, "models": lambda: [model("dense"), model("hybrid")]}[word](),
+            flush=True,
+        )

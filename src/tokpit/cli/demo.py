@@ -43,9 +43,8 @@ def demo(options: Options, headless: bool, as_json: bool, clock: float | None) -
 async def _cockpit(options: Options, clock: float) -> None:
     from tokpit.sim.host import SimHost
 
-    async with SimHost(clock_factor=clock, running=True) as sim:
-        async with _session(sim, options) as session:
-            await options.open_app(session, theme=options.theme)  # type: ignore[misc]  # checked by the caller
+    async with SimHost(clock_factor=clock, running=True) as sim, _session(sim, options) as session:
+        await options.open_app(session, theme=options.theme)  # type: ignore[misc]  # checked by the caller
 
 
 async def _headless(as_json: bool, clock: float) -> None:
@@ -56,7 +55,9 @@ async def _headless(as_json: bool, clock: float) -> None:
         session.assume_yes = True
         async with show_operations(session):
             launched: Launched = await session.execute("server.launch", spec=story_spec(sim))
-            run: Run = await session.execute("sweep.start", target=launched.server.id, levels="1,4,8,16,32,48")
+            run: Run = await session.execute(
+                "sweep.start", target=launched.server.id, levels="1,4,8,16,32,48", source="here"
+            )
             stopped: Stopped = await session.execute("server.stop", server_id=launched.server.id)
     took = time.monotonic() - began
     if as_json:

@@ -48,7 +48,14 @@ class Finder:
         table = await read_table(self._host)
         servers = servers_of(table, self._host.name)
         await asyncio.gather(*(self._ask(info) for info in servers))
-        servers = tuple(msgspec.structs.replace(info, version=self._versions[info.id]) for info in servers)
+        servers = tuple(
+            msgspec.structs.replace(
+                info,
+                version=self._versions[info.id],
+                started_at=on_host_clock(self._host, info.started_at, table.now),
+            )
+            for info in servers
+        )
         here = {info.id for info in servers}
         self._versions = {key: version for key, version in self._versions.items() if key in here}
         return Found(servers=servers, orphans=orphans_of(table), table=table)
@@ -59,6 +66,16 @@ class Finder:
             return
         self._tries[info.id] = self._tries.get(info.id, 0) + 1
         self._versions[info.id] = await ask_version(self._host, info)
+
+
+def on_host_clock(host: Host, t: float | None, now: float | None) -> float | None:
+    """A time that the machine printed, on the clock of `host.now()`; `now` is the machine's time when it was read.
+
+    The two differ only on a simulated host, whose clock runs faster than the machine's.
+    """
+    if t is None or now is None or host.spec.clock_factor == 1.0:
+        return t
+    return host.now() - (now - t) * host.spec.clock_factor
 
 
 async def find_servers(host: Host) -> tuple[ServerInfo, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from .clock import Clock, now_ns
 from .plan import Plan
-from .prompts import PromptSource
+from .prompts import Bodies, PromptSource
 from .request import Client
 from .stream import Exchange
 from .watch import overdue, watch_period_s
@@ -21,7 +21,6 @@ DEAD_AFTER = 5
 """Failed connections in a row that end a sweep."""
 PROGRESS_S = 0.25
 LAG_PERIOD_S = 0.02
-PREBUILD_BYTES = 64 * 1024 * 1024
 BACK_OFF_S = 0.25
 """A level by time waits this long (host clock) after a refusal, or as long as Retry-After says."""
 
@@ -60,7 +59,6 @@ class LevelRun:
         """Why the server counts as gone; empty: it does not."""
         self.cut = ""
         """Why the level ended early; empty: it did not."""
-        self.unique_prompts = self.built_prompts = 0
         self.held_back = 0
         """Open loop: arrivals that waited because of `max_in_flight`."""
         self.ok = self.failed = 0
@@ -69,13 +67,12 @@ class LevelRun:
         self._halt = asyncio.Event()
         self._launched = self._connect_failures = self._done_tokens = self._done_chunks = self._late_chunks = 0
         self._deadline_ns = 0
-        self._bodies: dict[int, bytes] = {}
-        self._hashes: set[int] = set()
+        self._bodies = Bodies(source, level)
         self._trail: deque[tuple[float, float]] = deque(maxlen=20)
 
     async def run(self) -> None:
         """Runs the level to its end, or to the stop; never raises for what the server does."""
-        self._prebuild()
+        self._bodies.prebuild(self.total if self.total is not None else max(4 * (self.concurrency or 16), 64))
         self.clock.refresh()
         cpu = time.process_time()
         self.t_begin = now_ns()
@@ -97,12 +94,16 @@ class LevelRun:
             for helper in helpers:
                 helper.cancel()
             ends = await asyncio.gather(*helpers, return_exceptions=True)
-            self.unique_prompts = len(self._hashes)
         for end in ends:
             if isinstance(end, Exception):
                 raise end
         if self._on_progress:
             self._on_progress(self)
+
+    @property
+    def unique_prompt_share(self) -> float | None:
+        """Different bodies / all of them; None before the first."""
+        return self._bodies.unique_share
 
     def elapsed_s(self) -> float:
         """Since the level began, on the host's clock."""
@@ -129,17 +130,17 @@ class LevelRun:
 
     async def _open_loop(self, rate: float) -> None:
         draw = random.Random(f"{self.plan.seed}-{self.level}-arrivals")  # noqa: S311 # not for secrets
-        due_s, running = 0.0, set()
+        due_s = 0.0
+        running: set[asyncio.Future[None]] = set()
         while self._may_start():
             due_ns = self.t_begin + int(self.clock.real_s(due_s) * 1e9)
             if self._deadline_ns and due_ns >= self._deadline_ns:
                 break
             if not await self._sleep_until(due_ns):
                 break
-            if len(self.in_flight) >= self.plan.max_in_flight:
+            if len(running) >= self.plan.max_in_flight:
                 self.held_back += 1
-                while len(self.in_flight) >= self.plan.max_in_flight and not self._halt.is_set():
-                    await asyncio.wait([x.task for x in self.in_flight], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             task = asyncio.ensure_future(self._conversation(self._take(), due_ns))
             running.add(task)
             task.add_done_callback(running.discard)
@@ -173,7 +174,7 @@ class LevelRun:
             else:
                 if self.plan.turns > 1:
                     messages = self._source.opening(self.level, index)
-                body = self._bodies.pop(index, b"") or self._build(index)
+                body = self._bodies.take(index)
             x = Exchange(len(self.exchanges), turn)
             x.t_due = due_ns if not turn else 0
             if self.plan.turns > 1:
@@ -191,15 +192,18 @@ class LevelRun:
         x.t_start = now_ns()
         x.task = asyncio.ensure_future(self._client.send(x, body))
         try:
-            await x.task
+            # Not `await x.task`: a cancellation of this slot would go into the request, which takes it for its end.
+            await asyncio.wait([x.task])
         except asyncio.CancelledError:
-            if not x.task.cancelled():
-                x.task.cancel()
-                raise
-            x.outcome, x.detail, x.t_end = "cancelled", "stopped before it was sent", now_ns()
+            x.task.cancel()
+            raise
         finally:
-            x.task = None
             self.in_flight.discard(x)
+        if x.task.cancelled():
+            x.outcome, x.detail, x.t_end = "cancelled", "stopped before it was sent", now_ns()
+        elif x.task.exception() is not None:
+            raise x.task.exception()
+        x.task = None
         self._account(x)
 
     def _account(self, x: Exchange) -> None:
@@ -225,24 +229,6 @@ class LevelRun:
             self._connect_failures = 0
         if self._on_request:
             self._on_request(x)
-
-    # -- bodies
-
-    def _prebuild(self) -> None:
-        ahead = self.total if self.total is not None else max(4 * (self.concurrency or 16), 64)
-        size = 0
-        for index in range(ahead):
-            body = self._build(index)
-            self._bodies[index] = body
-            size += len(body)
-            if size > PREBUILD_BYTES:
-                break
-
-    def _build(self, index: int) -> bytes:
-        body = self._source.body(self.level, index, self._source.opening(self.level, index))
-        self._hashes.add(hash(body))
-        self.built_prompts += 1
-        return body
 
     def _helper_ended(self, helper: asyncio.Future[None]) -> None:
         if not helper.cancelled() and helper.exception() is not None:

@@ -36,13 +36,16 @@ FOLLOW_UPS = (
     "Now explain the same to a newcomer in plain words.",
 )
 
-_WORDS = (  # noqa: SIM905 # a hundred lines otherwise; each word is one token in the usual vocabularies
+_WORDS = (  # a hundred lines otherwise; each word is one token in the usual vocabularies
     "time way year day thing man world life hand part child eye woman place work week case point company "
     "number group problem fact good new first last long great little own other old right big high different "
     "small large next early young important few public bad same able be have do say get make go know take see "
     "come think look want give use find tell ask seem feel try leave call water book room story result morning "
     "research moment air force education"
 ).split()
+
+
+PREBUILD_BYTES = 64 * 1024 * 1024
 
 
 class PromptSource:
@@ -144,3 +147,38 @@ class PromptSource:
         return [common.randrange(1000, 20000) for _ in range(shared)] + [
             own.randrange(1000, 20000) for _ in range(self.plan.input_tokens - shared)
         ]
+
+
+class Bodies:
+    """The first requests of one level, built before it begins, as far as 64 MiB reach; the others on demand."""
+
+    def __init__(self, source: PromptSource, level: int) -> None:
+        self._source = source
+        self._level = level
+        self._ready: dict[int, bytes] = {}
+        self._hashes: set[int] = set()
+        self._built = 0
+
+    @property
+    def unique_share(self) -> float | None:
+        """Different bodies / all of them; None before the first."""
+        return len(self._hashes) / self._built if self._built else None
+
+    def prebuild(self, count: int) -> None:
+        """Builds the first `count`."""
+        size = 0
+        for index in range(count):
+            self._ready[index] = self._build(index)
+            size += len(self._ready[index])
+            if size > PREBUILD_BYTES:
+                break
+
+    def take(self, index: int) -> bytes:
+        """The body of conversation `index`, once."""
+        return self._ready.pop(index, b"") or self._build(index)
+
+    def _build(self, index: int) -> bytes:
+        body = self._source.body(self._level, index, self._source.opening(self._level, index))
+        self._hashes.add(hash(body))
+        self._built += 1
+        return body

@@ -36,8 +36,8 @@ class Client:
             try:
                 await self._attempt(x, body, on_first)
             except (aiohttp.ServerDisconnectedError, ConnectionResetError, aiohttp.ClientOSError) as error:
-                # A kept-alive connection that the server had closed meanwhile says nothing about this request.
-                if x.reads or x.status or not getattr(error, "tokpit_reused", False):
+                # A connection that lay idle until the server closed it says nothing about this request.
+                if x.reads or x.status or not getattr(error, "tokpit_stale", False):
                     raise
                 x.stale_retries += 1
                 x.t_sent = 0

@@ -40,7 +40,8 @@ async def run_sweep(
 
     `session_factory` gives the aiohttp session to use (closed at the end), such as one over SSH; without it an own
     session is opened that takes the kernel's receive times. `on_event` is called in the event loop and must return at
-    once; `on_level` is awaited before the next level begins, so that a finished level can be stored. Setting `stop` cancels what is in flight and ends the sweep with a partial level.
+    once; `on_level` is awaited before the next level begins, so that a finished level can be stored. Setting `stop`
+    cancels what is in flight and ends the sweep with a partial level.
     """
     sweep = _Sweep(plan, on_event or (lambda event: None), stop or asyncio.Event())
     sweep.on_level = on_level

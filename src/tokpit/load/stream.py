@@ -23,7 +23,7 @@ class Exchange:
 
     __slots__ = (
         "answer", "cached_tokens", "completion_tokens", "cum_tokens", "detail", "done", "error", "events", "finish",
-        "index", "kernel_reads", "malformed", "merged", "outcome", "prompt_tokens", "reads", "retry_after_s", "reused",
+        "index", "kernel_reads", "malformed", "merged", "outcome", "prompt_tokens", "reads", "retry_after_s",
         "stale_retries", "stamps", "status", "t_answer", "t_due", "t_end", "t_first", "t_last_rx", "t_sent", "t_start",
         "task", "timeout", "turn",
     )  # fmt: skip
@@ -44,7 +44,6 @@ class Exchange:
         self.error = ""
         self.malformed = ""
         self.events = self.reads = self.kernel_reads = self.merged = self.stale_retries = 0
-        self.reused = False
         self.status = 0
         self.retry_after_s: float | None = None
         self.outcome = ""

@@ -157,7 +157,7 @@ def summarize(run: LevelRun) -> LevelResult:
         loop_lag_max_s=clock.host_s(lag[-1] * 1e9) if lag else None,
         client_cpu=run.cpu_s / (elapsed_s / clock.factor) if elapsed_s > 0 else 0.0,
         clock_steps=clock.steps,
-        unique_prompt_share=run.unique_prompts / run.built_prompts if run.built_prompts else None,
+        unique_prompt_share=run.unique_prompt_share,
         held_back=run.held_back,
         series_s=bucket_s,
         tps_series=tuple(round(value / bucket_s, 3) for value in sums),

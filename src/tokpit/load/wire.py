@@ -26,13 +26,16 @@ SO_TIMESTAMPNS = 35
 _SPEC = struct.Struct("@qq")
 _ANCILLARY = socket.CMSG_SPACE(_SPEC.size) if hasattr(socket, "CMSG_SPACE") else 0
 _READ_BYTES = 64 * 1024
+STALE_AFTER_NS = 200_000_000
+"""A connection that was free for this long may have been closed by the server without any fault."""
 
 
 class StampedSocket(socket.socket):
     """A stream socket that remembers when the kernel received what it last read (CLOCK_REALTIME, 0 = unknown)."""
 
     stamp_ns = 0
-    requests = 0
+    free_since_ns = 0
+    """When its last response ended; 0 for a new connection."""
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """As socket.recv, and keeps the stamp."""
@@ -123,6 +126,8 @@ class Tap(asyncio.Protocol):
     def detach(self) -> None:
         """Gives the transport back to aiohttp."""
         self._content = None
+        if self._sock is not None:
+            self._sock.free_since_ns = now_ns()
         if self._transport.get_protocol() is self:
             self._transport.set_protocol(self._inner)
         self._resume()
@@ -215,22 +220,21 @@ class Wire:
             """Installs the tap before the first byte of the answer."""
 
             tap: Tap | None = None
-            reused = False
+            stale = False
 
             async def start(self, connection: Any) -> aiohttp.ClientResponse:
                 transport = connection.transport
                 if transport is not None and hasattr(transport, "set_protocol"):
                     sock = wire.socket_of(transport)
                     self.tap = Tap(transport, connection.protocol, sock, wire.clock)
-                    if sock is not None:
-                        sock.requests += 1
-                        self.reused = sock.requests > 1
+                    if sock is not None and sock.free_since_ns:
+                        self.stale = now_ns() - sock.free_since_ns > STALE_AFTER_NS
                 try:
                     return await super().start(connection)
                 except BaseException as error:
                     if self.tap is not None:
                         self.tap.detach()
-                        error.tokpit_reused = self.reused  # type: ignore[attr-defined] # read by the caller
+                        error.tokpit_stale = self.stale  # type: ignore[attr-defined] # read by the caller
                     raise
 
         return TappedResponse

@@ -17,7 +17,6 @@ from tokpit.probes.model import model_script, parse_model
 from tokpit.probes.preflight import parse_preflight, preflight_script
 from tokpit.transport.base import Host, quote
 
-
 _VERSION = re.compile(r"^(?:version:?\s+)?v?(b?\d[\w.+!-]*)", re.MULTILINE)
 
 

@@ -13,20 +13,23 @@ import msgspec
 from tokpit.collect.backlog import Stamps
 from tokpit.domain.records import LogRecord, Mark, PhaseRecord
 from tokpit.domain.server import ServerInfo
+from tokpit.domain.verdict import Verdict
 from tokpit.engines.base import Engine
 from tokpit.engines.logkit.progress import StartTracker
 from tokpit.engines.registry import engine as engine_of
+from tokpit.engines.verdictkit.aftermath import HostEvidence, questions, with_host
 from tokpit.errors import HostError, LaunchError, StartFailed
-from tokpit.ops import http
+from tokpit.ops import environment, http
 from tokpit.ops.progress import Progress
 from tokpit.ops.targets import server_target
 from tokpit.probes.group import GroupState, group_script, parse_group
-from tokpit.transport.base import Host
+from tokpit.transport.base import Host, quote
 
 if TYPE_CHECKING:
     from tokpit.ops.session import Session
 
 _POLL_S = 1.0
+_CATCH_UP_S = 3.0
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,8 +51,9 @@ async def wait_ready(session: Session, host: Host, info: ServerInfo, progress: P
     while True:
         try:
             ready = await waiter.look()
+            waiter.note(waiter.aside)
         except HostError as error:
-            progress.update(result={**progress.operation.result, "note": f"link: {error.message}; still waiting"})
+            waiter.note(f"{error.message}; the server does not need the link, still waiting")
             ready = None
         if ready is not None:
             session.store.apply(PhaseRecord(info.id, host.now(), "ready", elapsed_s=ready.ready_s))
@@ -74,15 +78,23 @@ class _Waiter:
         self._seen = 0
         self._records: list[LogRecord] = []
         self._base = progress.operation.steps
-        self._stage = ""
+        self._foreign = False
+        self.aside = ""
+        """What is worth telling while it waits."""
 
     def stuck(self) -> str | None:
         """Why the start may be stuck, if a phase takes longer than usual."""
         return self._tracker.stuck(self._progress.elapsed_s)
 
+    def note(self, text: str) -> None:
+        """Say why nothing is known at the moment; empty: no more."""
+        if self._progress.operation.result.get("note", "") != text:
+            self._progress.update(result={**self._progress.operation.result, "note": text})
+
     async def look(self) -> Ready | None:
         """One look at the log, the process, the port, the health path and, when all that is right, one token."""
         self._read_log()
+        self.aside = ""
         answer = await self._host.run(group_script(self._info.pid, self._info.pgid, self._info.port or 0))
         state = parse_group(answer.out)
         if state.start_ticks != self._info.start_ticks:
@@ -91,17 +103,33 @@ class _Waiter:
             return None
         if not state.owns_port:
             await self._foreign_port(state)
+            return None
         self._mark("listening", f"port {self._info.port} belongs to it")
         async with self._host.session() as web:
-            base = server_target(self._info).url
-            if not await http.healthy(web, base + self._engine.http.health):
+            base, headers = server_target(self._info).url, http.own_key(self._info)
+            if not await http.healthy(web, base + self._engine.http.health, headers=headers):
                 return None
             self._mark("healthy", f"{self._engine.http.health} answers")
-            token = await http.first_token(web, base, self._engine.http, clock_factor=self._host.spec.clock_factor)
+            token = await http.first_token(
+                web, base, self._engine.http, clock_factor=self._host.spec.clock_factor, headers=headers
+            )
         if token is None:
             return None
         self._mark("token", "one token generated")
-        return Ready(ready_s=self._progress.elapsed_s, first_token_s=token.seconds, model=token.model)
+        ready = Ready(ready_s=self._progress.elapsed_s, first_token_s=token.seconds, model=token.model)
+        await self._catch_up()
+        return ready
+
+    async def _catch_up(self) -> None:
+        """Read the log up to what is in the file now: its last lines may still be on their way."""
+        path = self._info.log_path
+        size = await environment.file_size(self._host, path) if path else 0
+        log = self._session.store.servers[self._info.id].log
+        for _ in range(int(_CATCH_UP_S / 0.1)):
+            if log.offset >= size:
+                break
+            await asyncio.sleep(0.1)
+        self._read_log()
 
     def _read_log(self) -> None:
         log = self._session.store.servers[self._info.id].log
@@ -112,8 +140,22 @@ class _Waiter:
         self._records += fresh
         self._publish()
 
+    async def _ask_host(self, verdict: Verdict) -> Verdict:
+        """The verdict made sharper by what the host says now: who holds the port, what the kernel killed."""
+        said: dict[str, str] = {}
+        for words in questions(verdict):
+            answer = await self._host.run(quote(words), timeout_s=10)
+            if answer.status == 0 and answer.out.strip():
+                said.setdefault(words[0], answer.out)
+        evidence = HostEvidence(
+            sockets=said.get("ss"),
+            kernel_log=said.get("dmesg") or said.get("journalctl"),
+            gpu_processes=said.get("nvidia-smi"),
+        )
+        return with_host(verdict, evidence)
+
     def _elapsed(self, records: list[LogRecord]) -> list[float]:
-        """Seconds from the start for each record: now for the newest, earlier ones by the difference of their stamps."""
+        """Seconds from the start for each record: now for the newest, earlier ones by their stamps."""
         now = self._progress.elapsed_s
         elapsed: list[float] = []
         for at in Stamps().times(records, now):
@@ -134,16 +176,22 @@ class _Waiter:
             self._base = (*self._base, self._progress.operation.steps[-1])
 
     async def _foreign_port(self, state: GroupState) -> None:
-        if self._stage != "foreign":  # a listener may be handed over while a process replaces itself: look twice
-            self._stage = "foreign"
-            return
+        """The port may still be freed until the server wants it; fatal only where the server says that it listens."""
         whose = f"pid {state.listener_pid}" if state.listener_pid else "another user's process"
-        await self._failed(f"port {self._info.port} is held by {whose}, not by the server that was started")
+        held = f"port {self._info.port} is held by {whose}, not by the server that was started"
+        if not self._tracker.ready_hint and self._tracker.failure is None:
+            self.aside = held
+            return
+        if not self._foreign:  # a listener may be handed over while a process replaces itself: look twice
+            self._foreign = True
+            return
+        await self._failed(held)
 
     async def _failed(self, what: str) -> None:
-        await asyncio.sleep(1.5)  # the last lines of the log are still on their way
-        self._read_log()
-        verdict = self._engine.verdict(self._records)
+        await self._catch_up()
+        verdict = self._engine.verdict(self._records, settings=self._info.settings)
+        if verdict is not None:
+            verdict = await self._ask_host(verdict)
         self._session.store.apply(PhaseRecord(self._info.id, self._host.now(), "failed", what))
         if verdict is None:
             tail = tuple(record.text for record in self._records[-3:])
@@ -160,4 +208,3 @@ class _Waiter:
             evidence=verdict.evidence,
             hint=verdict.next_action,
         )
-

@@ -7,19 +7,20 @@ ProxyJump would open them with defaults.
 from __future__ import annotations
 
 import asyncio
+import logging
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import asyncssh
-import msgspec
 from asyncssh.config import ConfigParseError
 
 from tokpit.config.inventory import parse_destination
 from tokpit.errors import AuthFailed, ConnectFailed, HostError, UsageError
 from tokpit.transport.base import HostSpec, Prompt
 from tokpit.transport.hostkeys import KnownHosts
+from tokpit.transport.login import Answers, Client, Ends, Hop
 from tokpit.transport.mapping import translate
 
 CONNECT_TIMEOUT_S = 10.0
@@ -35,103 +36,15 @@ PASSPHRASE_TRIES = 3
 
 _DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 
-_Ends = weakref.WeakKeyDictionary[asyncssh.SSHClientConnection, Exception]
+# Without a handler of its own, Python prints the library's warnings over the screen.
+logging.getLogger("asyncssh").addHandler(logging.NullHandler())
+
 
 _throttles: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = weakref.WeakKeyDictionary()
 
 
 def _throttle() -> asyncio.Semaphore:
     return _throttles.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MAX_DIALS))
-
-
-class Hop(msgspec.Struct, frozen=True):
-    """One SSH server on the way, as asked for; ssh_config fills the rest."""
-
-    address: str
-    user: str | None = None
-    port: int | None = None
-    identity_files: tuple[str, ...] = ()
-    known_hosts: str | None = None
-
-
-class _Client(asyncssh.SSHClient):
-    """Callbacks of one connection attempt."""
-
-    def __init__(self, known: KnownHosts, hop: Hop, answers: _Answers, ends: _Ends) -> None:
-        self._known = known
-        self._hop = hop
-        self._answers = answers
-        self._ends = ends
-        self._connection: asyncssh.SSHClientConnection | None = None
-
-    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-        self._connection = conn
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._connection is not None and exc is not None:
-            self._ends[self._connection] = exc
-
-    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        return self._known.vouches(host, port, key)
-
-    def validate_host_ca_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        self._known.offered = key
-        return False
-
-    async def password_auth_requested(self) -> str | None:
-        return await self._answers.give("password", f"Password for {self._hop.address}", once=True)
-
-    def kbdint_auth_requested(self) -> str | None:
-        return ""
-
-    async def kbdint_challenge_received(
-        self, name: str, instructions: str, lang: str, prompts: Any
-    ) -> list[str] | None:
-        replies = []
-        for text, _echo in prompts:
-            reply = await self._answers.give("password", f"{self._hop.address}: {str(text).strip()}", once=True)
-            if reply is None:
-                return None
-            replies.append(reply)
-        return replies
-
-
-class _Answers:
-    """What the user typed, asked for at most once per attempt and question, kept for later reconnects."""
-
-    def __init__(self, prompt: Prompt | None) -> None:
-        self._prompt = prompt
-        self._kept: dict[str, str] = {}
-        self._tried: set[str] = set()
-        self.live = False
-        self.wanted = False
-
-    def begin(self, *, live: bool) -> None:
-        """Start an attempt; `live`: a person may be asked during it."""
-        self.live, self.wanted = live, False
-        self._tried.clear()
-
-    def forget(self) -> None:
-        """Drop answers that were refused."""
-        self._kept.clear()
-
-    async def give(self, kind: str, question: str, *, once: bool = False) -> str | None:
-        """The answer to a question, or None; None also where the kept answer was just refused."""
-        self.wanted = True
-        if once and question in self._tried:
-            self._kept.pop(question, None)
-            if not self.live:
-                return None
-        elif question in self._kept:
-            self._tried.add(question)
-            return self._kept[question]
-        if not self.live or self._prompt is None:
-            return None
-        self._tried.add(question)
-        answer = await self._prompt(kind, question)
-        if answer is not None:
-            self._kept[question] = answer
-        return answer
 
 
 class Dialer:
@@ -150,9 +63,9 @@ class Dialer:
         self._files = config_files
         self._keepalive_s = keepalive_s
         self._known: dict[Hop, KnownHosts] = {}
-        self._answers: dict[Hop, _Answers] = {}
+        self._answers: dict[Hop, Answers] = {}
         self._unlocked: dict[Path, list[Any]] = {}
-        self._ends: _Ends = weakref.WeakKeyDictionary()
+        self._ends: Ends = weakref.WeakKeyDictionary()
 
     def why_ended(self, connection: asyncssh.SSHClientConnection) -> Exception | None:
         """What ended an established connection; None: a plain close."""
@@ -167,8 +80,7 @@ class Dialer:
         hop = Hop(spec.address or spec.name, spec.user, spec.port, spec.identity_files, spec.known_hosts)
         chain: list[asyncssh.SSHClientConnection] = []
         try:
-            async with _throttle():
-                await self._reach(hop, spec.jump, chain, ask=ask, depth=0)
+            await self._reach(hop, spec.jump, chain, ask=ask, depth=0)
         except BaseException:
             for connection in reversed(chain):
                 connection.abort()
@@ -224,7 +136,7 @@ class Dialer:
         ask: bool,
     ) -> asyncssh.SSHClientConnection:
         known = self._known.setdefault(hop, KnownHosts(known_hosts_files(hop, options)))
-        answers = self._answers.setdefault(hop, _Answers(self._prompt))
+        answers = self._answers.setdefault(hop, Answers(self._prompt))
         name = self._spec.name if hop.address == (self._spec.address or self._spec.name) else hop.address
         recorded = options.host_key_alias or options.host
         keys, locked = await asyncio.to_thread(self._keys, hop, options)
@@ -237,7 +149,7 @@ class Dialer:
             answers.begin(live=live)
             known.offered = None
             try:
-                return await self._connect(hop, known, answers, keys, tunnel, kinds=kinds, live=live)
+                return await self._connect(hop, options, known, answers, keys, tunnel, kinds=kinds, live=live)
             except asyncssh.HostKeyNotVerifiable:
                 error = known.error(name, recorded, options.port)
                 if not ask or not await self._agreed(error, known, recorded, options.port):
@@ -254,8 +166,9 @@ class Dialer:
     async def _connect(
         self,
         hop: Hop,
+        options: asyncssh.SSHClientConnectionOptions,
         known: KnownHosts,
-        answers: _Answers,
+        answers: Answers,
         keys: list[Any],
         tunnel: asyncssh.SSHClientConnection | None,
         *,
@@ -264,7 +177,7 @@ class Dialer:
     ) -> asyncssh.SSHClientConnection:
         kwargs: dict[str, Any] = {
             "tunnel": tunnel,
-            "client_factory": lambda: _Client(known, hop, answers, self._ends),
+            "client_factory": lambda: Client(known, hop, answers, self._ends),
             "known_hosts": known.lookup,
             "connect_timeout": ANSWER_TIMEOUT_S if live else CONNECT_TIMEOUT_S,
             "login_timeout": ANSWER_TIMEOUT_S if live else LOGIN_TIMEOUT_S,
@@ -277,13 +190,16 @@ class Dialer:
             "agent_forwarding": False,
             "x11_forwarding": False,
             "encoding": None,
-            "ignore_encrypted": True,
+            # Never left to the library, which would stop at a file that ssh_config names but that is not there.
+            "client_keys": keys,
         }
         if kinds is not None:
             kwargs["server_host_key_algs"] = kinds
-        if keys:
-            kwargs["client_keys"] = keys
-        connection: asyncssh.SSHClientConnection = await asyncssh.connect(**self._target(hop), **kwargs)
+        if options.config.get("IdentitiesOnly"):
+            named = await asyncio.to_thread(_public_halves, self._paths(hop, options))
+            kwargs.update({"agent_identities": named} if named else {"agent_path": None})
+        async with _throttle():
+            connection: asyncssh.SSHClientConnection = await asyncssh.connect(**self._target(hop), **kwargs)
         return connection
 
     async def _agreed(self, error: HostError, known: KnownHosts, host: str, port: int) -> bool:
@@ -297,19 +213,21 @@ class Dialer:
         await asyncio.to_thread(known.agree, host, port)
         return True
 
+    def _paths(self, hop: Hop, options: asyncssh.SSHClientConnectionOptions) -> list[Path]:
+        """The identity files to try: those of the host's entry, of ssh_config, or the usual ones."""
+        if hop.identity_files:
+            return [Path(name).expanduser() for name in hop.identity_files]
+        named = options.config.get("IdentityFile")
+        if isinstance(named, list) and named:
+            return [Path(str(name)).expanduser() for name in named]
+        return [Path("~/.ssh", name).expanduser() for name in _DEFAULT_KEYS]
+
     def _keys(self, hop: Hop, options: asyncssh.SSHClientConnectionOptions) -> tuple[list[Any], list[Path]]:
         """Key pairs that can be used at once, and the files that need a passphrase."""
-        if hop.identity_files:
-            paths = [Path(name).expanduser() for name in hop.identity_files]
-            for path in paths:
-                if not path.exists():
-                    raise AuthFailed(f"{self._spec.name}: the identity file {path} does not exist.")
-        else:
-            named = options.config.get("IdentityFile")
-            if isinstance(named, list) and named:
-                paths = [Path(str(name)).expanduser() for name in named]
-            else:
-                paths = [Path("~/.ssh", name).expanduser() for name in _DEFAULT_KEYS]
+        paths = self._paths(hop, options)
+        for path in paths if hop.identity_files else ():
+            if not path.exists():
+                raise AuthFailed(f"{self._spec.name}: the identity file {path} does not exist.")
         keys: list[Any] = []
         locked: list[Path] = []
         for path in paths:
@@ -351,6 +269,19 @@ class Dialer:
         if locked:
             error.hint = f"The key {locked[0]} needs its passphrase: load it with ssh-add."
         return error
+
+
+def _public_halves(paths: Sequence[Path]) -> list[bytes]:
+    """The public keys of identity files, by which an agent's keys are chosen."""
+    found = []
+    for path in paths:
+        for name in (f"{path}.pub", str(path)):
+            try:
+                found.append(asyncssh.read_public_key(name).public_data)
+            except (OSError, asyncssh.KeyImportError):
+                continue
+            break
+    return found
 
 
 def ssh_config_files() -> list[Path]:

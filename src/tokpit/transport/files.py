@@ -26,6 +26,8 @@ mkdir -p -- "$dir" || exit 1
 if [ -d "$target" ]; then echo "$target is a directory" >&2; exit 1; fi
 part=$dir/.tokpit-{word}.part
 trap 'rm -f -- "$part"' EXIT
+# Telling of the failure must not be what prevents the clean-up when nobody listens any more.
+trap '' PIPE
 trap 'exit 1' HUP INT TERM
 cat > "$part" || exit 1
 size=$(wc -c < "$part")

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from tokpit.transport.commands import ScriptHost
 
 RESTART_S = 1.0
+LOST_PAUSE_S = 0.1
 
 # Sizes and positions come from stat and /proc, copying is done by cat on the open descriptor. The pause grows from
 # 0.2 to 1 s while nothing is written.
 _SCRIPT = """\
 path={path}
 case $path in '~/'*) path=$HOME/${{path#'~/'}} ;; esac
-word={word} want={want} at={at}
+word={word} want={want} at={at} once={once}
 say() {{ printf '%s %s %s %s\\n' "$word" "$1" "$2" "$3"; }}
 pos() {{ while read -r k v; do case $k in pos:) here=$v; return;; esac; done < /proc/$$/fdinfo/4; }}
 nap() {{ sleep "$1" 2>/dev/null || sleep 1; }}
@@ -57,6 +58,7 @@ seek() {{
 waited=
 until [ -f "$path" ] && begin; do
   if [ -z "$waited" ]; then say missing - 0; waited=1; at=0; want=; fi
+  if [ -n "$once" ]; then exit 0; fi
   nap 0.5
 done
 idle=0
@@ -75,6 +77,7 @@ while :; do
   if [ -n "$3" ] && [ "$3" != "$1" ]; then
     if exec 4<"$path"; then at=0; say rotated "$3" 0; continue; fi
   fi
+  if [ -n "$once" ]; then exit 0; fi
   idle=$((idle + 1))
   if [ "$idle" -gt 50 ]; then nap 1; else nap 0.2; fi
 done
@@ -137,10 +140,18 @@ async def follow(host: ScriptHost, path: str, *, offset: int = 0) -> AsyncIterat
     while True:
         word = new_marker()
         sorter = Sorter(word)
-        script = _SCRIPT.format(path=shlex.quote(path), word=word, want=shlex.quote(file_id), at=position)
+        await host.wait_up()
         try:
-            await host.wait_up()
-            async with host.stream(script) as chunks:
+            # On a host with very many logs the places for streams run out: the rest is read in short passes.
+            lasting = host.lasting_free()
+            script = _SCRIPT.format(
+                path=shlex.quote(path),
+                word=word,
+                want=shlex.quote(file_id),
+                at=position,
+                once="" if lasting else 1,
+            )
+            async with host.open_stream(script, lasting=lasting) as chunks:
                 async for chunk in chunks:
                     for item in sorter.feed(chunk):
                         if isinstance(item, Turn):
@@ -150,8 +161,8 @@ async def follow(host: ScriptHost, path: str, *, offset: int = 0) -> AsyncIterat
                         yield position, item
                         position += len(item)
         except LinkLost:
-            # wait_up() raises at the next turn if the link is gone for good.
-            await asyncio.sleep(0)
+            # The link may still count as up for a moment; wait_up() raises if it is gone for good.
+            await asyncio.sleep(LOST_PAUSE_S)
             continue
-        # The helper on the host was ended by somebody: start it again where it was.
+        # A short pass is over, or the helper on the host was ended by somebody: go on where it was.
         await asyncio.sleep(RESTART_S)

@@ -21,9 +21,11 @@ NOISE_LIMIT = 1 << 16
 # signals sent over SSH are ignored when logged in as root.
 _END_GROUP = "( sleep 1; kill -KILL 0 ) & kill -TERM 0"
 _WATCH_STDIN = f"( trap '' TERM HUP INT; IFS= read -r tokpit_w <&3; {_END_GROUP} ) </dev/null >/dev/null 2>&1 &"
-# Where the script reads stdin itself, the end of the connection shows as the end of our parent process.
+# Where the script reads stdin itself, the end of the connection shows as the end of our parent process. The script may
+# set an EXIT trap of its own, so its end is looked for as well.
 _WATCH_PARENT = (
-    f"( trap '' TERM HUP INT; while kill -0 $PPID; do sleep 2; done; {_END_GROUP} ) </dev/null >/dev/null 2>&1 &"
+    "( trap '' TERM HUP INT; while kill -0 $PPID && kill -0 $$; do sleep 2; done; "
+    f"{_END_GROUP} ) </dev/null >/dev/null 2>&1 &"
 )
 
 

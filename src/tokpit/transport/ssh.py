@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import signal
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -25,15 +24,16 @@ if TYPE_CHECKING:
     import aiohttp
     import asyncssh
 
+    from tokpit.transport.channel import SshProcess
+
 COMMAND_CHANNELS = 4
-LASTING_CHANNELS = 5
-"""Streams have places of their own, so that they cannot starve commands; 4 + 5 stays below sshd's MaxSessions of 10."""
+LASTING_CHANNELS = 6
+"""Streams have places of their own, so that they cannot starve commands; 4 + 6 is sshd's MaxSessions of 10."""
 CHANNEL_PATIENCE_S = 20.0
 BACKOFF_FIRST_S = 1.0
 BACKOFF_MAX_S = 30.0
 STABLE_S = 60.0
 """A link that held this long starts over with the shortest wait."""
-RTT_TIMEOUT_S = 5.0
 
 
 def backoff_s(attempt: int, *, jitter: float) -> float:
@@ -88,7 +88,11 @@ class SshHost(ScriptHost):
         self._changed.set()
         self._changed = asyncio.Event()
         for listener in list(self._listeners):
-            listener(self.link)
+            try:
+                listener(self.link)
+            except Exception as error:
+                # A faulty listener must not end the upkeep of the link.
+                asyncio.get_running_loop().call_exception_handler({"message": "link listener", "exception": error})
 
     @property
     def _connection(self) -> asyncssh.SSHClientConnection | None:
@@ -103,12 +107,16 @@ class SshHost(ScriptHost):
         async with self._lock:
             if self._chain:
                 return
+            await self._stop_keeper()
             try:
                 await self._dial(ask=True)
             except HostError as error:
-                self._after_failure(error, attempt=0)
+                if not self._closed:
+                    wait_s = self._fail(error, attempt=0)
+                    if wait_s is not None:
+                        self._keeper = asyncio.create_task(self._keep_up(wait_s, 1), name=f"link {self.name}")
                 raise
-            self._keep()
+            self._keeper = asyncio.create_task(self._keep_up(None, 0), name=f"link {self.name}")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -116,6 +124,7 @@ class SshHost(ScriptHost):
 
     async def _dial(self, *, ask: bool) -> None:
         """One attempt; the caller holds the lock."""
+        from tokpit.transport.channel import round_trip_s
         from tokpit.transport.dial import KEEPALIVE_S, Dialer
 
         if self._dialer is None:
@@ -128,7 +137,8 @@ class SshHost(ScriptHost):
         self._emit(LinkState.CONNECTING)
         chain = await self._dialer.dial(ask=ask)
         try:
-            rtt_s = await _round_trip_s(chain[-1])
+            rtt_s = await round_trip_s(chain[-1])
+            self._check_open()
         except BaseException:
             for connection in reversed(chain):
                 connection.abort()
@@ -137,47 +147,47 @@ class SshHost(ScriptHost):
         self._was_up = True
         self._emit(LinkState.UP, rtt_s=rtt_s)
 
-    def _after_failure(self, error: HostError, *, attempt: int) -> None:
+    def _fail(self, error: HostError, *, attempt: int) -> float | None:
+        """Tell of a failed attempt; seconds until the next one, None if trying again cannot mend it."""
         from tokpit.transport.mapping import is_final
 
         if is_final(error, was_up=self._was_up):
             self._emit(LinkState.FAILED, error.message)
-            return
-        wait_s = backoff_s(attempt, jitter=random.random())  # noqa: S311  # spreads reconnects, guards nothing
-        self._emit(LinkState.LOST, error.message, retry_in_s=wait_s)
-        self._keep(wait_s=wait_s, attempt=attempt + 1)
+            return None
+        return self._lose(error.message, attempt)
 
-    def _keep(self, *, wait_s: float | None = None, attempt: int = 0) -> None:
-        """Start the keeper if none runs: it watches the connection and opens it again."""
-        if self._keeper is not None and not self._keeper.done():
-            return
-        self._keeper = asyncio.create_task(self._keep_up(wait_s, attempt), name=f"link {self.name}")
+    def _lose(self, reason: str, attempt: int) -> float:
+        wait_s = backoff_s(attempt, jitter=random.random())  # noqa: S311  # spreads reconnects, guards nothing
+        self._emit(LinkState.LOST, reason, retry_in_s=wait_s)
+        return wait_s
 
     async def _keep_up(self, wait_s: float | None, attempt: int) -> None:
-        from tokpit.transport.mapping import is_final
-
-        while not self._closed:
+        """Watch the connection and open it again, for ever; `wait_s` None: it is open now."""
+        while True:
             if wait_s is not None:
                 await asyncio.sleep(wait_s)
                 async with self._lock:
-                    if not self._chain:
-                        try:
-                            await self._dial(ask=False)
-                        except HostError as error:
-                            if is_final(error, was_up=self._was_up):
-                                self._emit(LinkState.FAILED, error.message)
-                                return
-                            wait_s = backoff_s(attempt, jitter=random.random())  # noqa: S311  # spreads reconnects
-                            attempt += 1
-                            self._emit(LinkState.LOST, error.message, retry_in_s=wait_s)
-                            continue
+                    try:
+                        await self._dial(ask=False)
+                    except HostError as error:
+                        wait_s = self._fail(error, attempt=attempt)
+                        if wait_s is None:
+                            return
+                        attempt += 1
+                        continue
             since = time.monotonic()
             reason = await self._watch()
             if time.monotonic() - since > STABLE_S:
                 attempt = 0
-            wait_s = backoff_s(attempt, jitter=random.random())  # noqa: S311  # spreads reconnects
+            wait_s = self._lose(reason, attempt)
             attempt += 1
-            self._emit(LinkState.LOST, reason, retry_in_s=wait_s)
+
+    async def _stop_keeper(self) -> None:
+        """The old keeper is awaited before another one starts."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
 
     async def _watch(self) -> str:
         """Wait for the connection to end; a sentence why."""
@@ -198,7 +208,9 @@ class SshHost(ScriptHost):
             if self._chain:
                 return
             if self.link.state is LinkState.NEW:
-                await self.connect()
+                # A failure is in the link's state, which the next turn looks at.
+                with contextlib.suppress(HostError):
+                    await self.connect()
                 continue
             if self.link.state is LinkState.FAILED:
                 raise LinkLost(self.link.reason)
@@ -207,8 +219,10 @@ class SshHost(ScriptHost):
     async def _up(self) -> asyncssh.SSHClientConnection:
         """The open connection; opens it the first time, and fails at once while it is being opened again."""
         self._check_open()
-        if self._connection is None and self.link.state in (LinkState.NEW, LinkState.CONNECTING):
+        if self.link.state is LinkState.NEW:
             await self.connect()
+        while self.link.state is LinkState.CONNECTING:
+            await self._changed.wait()
         if self._connection is None:
             raise LinkLost(
                 f"{self.name} is not connected: {self.link.reason}",
@@ -221,9 +235,7 @@ class SshHost(ScriptHost):
         if self._closed:
             return
         self._closed = True
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        await self._stop_keeper()
         await self._end_all()
         chain, self._chain = self._chain, []
         for connection in reversed(chain):
@@ -241,11 +253,15 @@ class SshHost(ScriptHost):
     def _process(self, *, lasting: bool) -> AbstractAsyncContextManager[Process]:
         return self._opened(lasting=lasting)
 
+    def lasting_free(self) -> bool:
+        """Whether a lasting stream would start at once."""
+        return not self._lasting.locked()
+
     @contextlib.asynccontextmanager
     async def _opened(self, *, lasting: bool) -> AsyncIterator[Process]:
         places = self._lasting if lasting else self._commands
         await places.acquire()
-        process: _SshProcess | None = None
+        process: SshProcess | None = None
         try:
             process = await self._open_channel()
             yield process
@@ -260,7 +276,7 @@ class SshHost(ScriptHost):
                 self._closing.add(task)
                 task.add_done_callback(self._closing.discard)
 
-    async def _give_back(self, process: _SshProcess, places: asyncio.Semaphore) -> None:
+    async def _give_back(self, process: SshProcess, places: asyncio.Semaphore) -> None:
         try:
             with contextlib.suppress(TimeoutError, HostError):
                 async with asyncio.timeout(STOP_GRACE_S):
@@ -269,9 +285,10 @@ class SshHost(ScriptHost):
             process.close()
             places.release()
 
-    async def _open_channel(self) -> _SshProcess:
+    async def _open_channel(self) -> SshProcess:
         import asyncssh
 
+        from tokpit.transport.channel import SshProcess
         from tokpit.transport.mapping import translate
 
         deadline = time.monotonic() + CHANNEL_PATIENCE_S
@@ -294,7 +311,7 @@ class SshHost(ScriptHost):
             except (asyncssh.Error, OSError) as error:
                 raise translate(error, self.name) from error
             else:
-                return _SshProcess(channel, self._lost)
+                return SshProcess(channel, self._lost)
 
     # --- HTTP
 
@@ -303,81 +320,3 @@ class SshHost(ScriptHost):
         from tokpit.transport.http import ssh_session
 
         return ssh_session(self._up, self.name)
-
-
-class _SshProcess:
-    """Process over an asyncssh channel."""
-
-    def __init__(self, channel: asyncssh.SSHClientProcess[bytes], lost: Callable[[], LinkLost]) -> None:
-        self._channel = channel
-        self._lost = lost
-        self.ended = False
-
-    async def write(self, data: bytes) -> None:
-        import asyncssh
-
-        try:
-            for start in range(0, len(data), 1 << 16):
-                self._channel.stdin.write(data[start : start + (1 << 16)])
-                await self._channel.stdin.drain()
-        except asyncssh.Error as error:
-            raise self._lost() from error
-
-    def write_eof(self) -> None:
-        with contextlib.suppress(OSError):
-            if not self._channel.is_closing():
-                self._channel.stdin.write_eof()
-
-    async def _read(self, reader: asyncssh.SSHReader[bytes], size: int) -> bytes:
-        import asyncssh
-
-        try:
-            return await reader.read(size)
-        except (asyncssh.Error, OSError) as error:
-            raise self._lost() from error
-
-    async def read(self, size: int) -> bytes:
-        return await self._read(self._channel.stdout, size)
-
-    async def read_stderr(self, size: int) -> bytes:
-        return await self._read(self._channel.stderr, size)
-
-    async def wait(self) -> int | None:
-        await self._channel.wait_closed()
-        self.ended = True
-        status = self._channel.exit_status
-        if status is None:
-            return None
-        named = self._channel.exit_signal
-        if named is not None:
-            number = getattr(signal, "SIG" + named[0], None)
-            return -int(number) if number is not None else -1
-        return status
-
-    async def drain(self) -> None:
-        """Read and drop what still comes until the remote side has ended."""
-
-        async def drop(reader: asyncssh.SSHReader[bytes]) -> None:
-            while await self._read(reader, 1 << 16):
-                pass
-
-        await asyncio.gather(drop(self._channel.stdout), drop(self._channel.stderr))
-        await self._channel.wait_closed()
-        self.ended = True
-
-    def close(self) -> None:
-        self._channel.close()
-
-
-async def _round_trip_s(connection: asyncssh.SSHClientConnection) -> float | None:
-    """Seconds of one request and its answer, None where the library has no such request any more."""
-    request = getattr(connection, "_make_global_request", None)
-    if request is None:
-        return None
-    start = time.perf_counter()
-    try:
-        async with asyncio.timeout(RTT_TIMEOUT_S):
-            await request(b"keepalive@openssh.com")
-    except TimeoutError:
-        return None
-    return time.perf_counter() - start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,19 @@ ACTIONS: tuple[Action, ...] = (
     Action("history", "h", "history", "stored runs", ("cockpit",), 2, group="servers"),
     Action("refresh_host", "r", "refresh", "look at the host again now", ("cockpit",), 6, group="servers"),
     Action("search", "slash", "search", "search the log with a regular expression", ("cockpit",), 2, "/", "log"),
-    Action("find(1)", "n", "next", "next match", ("cockpit",), 7, "n", "log"),
-    Action("find(-1)", "N", "previous", "previous match", ("cockpit",), 8, "N", "log"),
+    Action("find(1)", "n", "next", "next match; without a search, the next error", ("cockpit",), 7, "n", "log"),
+    Action("find(-1)", "N", "previous", "previous match, or error", ("cockpit",), 8, "N", "log"),
     Action("pause", "space", "pause", "hold the log still, or follow it again", ("cockpit",), 2, "space", "log"),
     Action("follow", "f", "follow", "go to the end of the log and stay there", ("cockpit",), 4, "f", "log"),
-    Action("level", "v", "level", "log level shown: all, warnings, errors", ("cockpit",), 4, "v", "log"),
+    Action("level", "v", "level", "log shows all but polls, everything, warnings, errors", ("cockpit",), 4, "v", "log"),
     Action("window(2)", "minus", "wider", "charts show twice the time", ("cockpit",), 8, "-", "view"),
     Action("window(0.5)", "plus", "closer", "charts show half the time", ("cockpit",), 8, "+", "view"),
     Action("zoom", "z", "zoom", "the focused panel alone, and back", ("cockpit",), 5, "z", "view"),
     Action("focus_next", "tab", "panel", "next panel", ("cockpit",), 9, "tab", "view"),
     Action("start_launch", "ctrl+s", "launch", "start the server with this command line", ("launch",), 1, "^s"),
     Action("start_sweep", "ctrl+s", "start", "start the sweep", ("sweep",), 1, "^s"),
-    Action("stop_or_leave", "escape", "stop / back", "stop at once and keep what was measured; then go back", ("sweep",), 1, "esc"),
+    Action("stop_or_leave", "escape", "stop / back", "stop at once and keep what was measured; then go back",
+           ("sweep",), 1, "esc"),
     Action("leave", "escape", "back", "go back; a launch under way goes on", ("launch", "history", "help"), 1, "esc"),
     Action("reload", "r", "reload", "read the stored runs again", ("history",), 3),
     Action("next_theme", "ctrl+t", "theme", "next theme", _ALL, 7, "^t", "view"),
@@ -61,7 +62,7 @@ def actions_for(screen: str) -> list[Action]:
     return [a for a in ACTIONS if screen in a.screens]
 
 
-def bindings_for(screen: str) -> list[Binding]:
+def bindings_for(screen: str) -> list[BindingType]:
     """Textual bindings of a screen. Keys of the whole application are bound on every screen too."""
     app_wide = {"next_theme", "command_palette", "help", "quit", "history"}
     return [

@@ -23,6 +23,8 @@ from tokpit.ui.session_protocol import ConfirmRequest, SessionLike
 from tokpit.ui.theming import DEFAULT_THEME, all_themes
 from tokpit.ui.view import View
 
+SLOW_MODULES = ("asyncssh", "aiohttp")
+
 
 class TokpitApp(App[None]):
     """See the module docstring. The session's life belongs to the caller."""
@@ -54,6 +56,8 @@ class TokpitApp(App[None]):
         self.palette = Palette({})
         self.plotext_ready = False
         self._chart_engine = chart_engine
+        self.busy: set[str] = set()
+        """Commands under way, by id and target."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watched: set[str] = set()
         self._host_chosen = False
@@ -81,13 +85,14 @@ class TokpitApp(App[None]):
     def _after_first_paint(self) -> None:
         for problem in self._theme_problems:
             tell(self, problem, bad=True)
+        self._spawn(self._connect())
+
+    async def _connect(self) -> None:
+        # These imports take about half a second each: in a thread, after the first paint, so that keys keep working.
+        await asyncio.to_thread(_import_all, SLOW_MODULES)
         for name in self.session.host_specs:
             self._call(self.session.watch_host, name)
-        self._spawn(self._import_plotext())
-
-    async def _import_plotext(self) -> None:
-        # The import takes a third of a second: in a thread, after the first paint; charts use the small engine until then.
-        await asyncio.to_thread(import_module, "plotext._kernel.terminal")
+        await asyncio.to_thread(_import_all, ("plotext._kernel.terminal",))
         self.plotext_ready = True
 
     def _call(self, method: Any, *args: Any) -> None:
@@ -114,13 +119,28 @@ class TokpitApp(App[None]):
     # Commands ------------------------------------------------------------------------------
 
     def start_command(self, command_id: str, **args: Any) -> None:
-        """Run a long command. It belongs to the session's supervisor, so that it ends in order with the session."""
-        work = attempt(self, command_id, **args)
+        """Run a command. It belongs to the session's supervisor, so that it ends in order with the session.
+
+        The same command is not asked for twice: a second key press while the first is under way only says so.
+        """
+        target = args.get("server_id") or args.get("target") or getattr(args.get("spec"), "host", "")
+        key = f"{command_id} {target}"
+        if key in self.busy:
+            tell(self, "already under way")
+            return
+        self.busy.add(key)
+        work = self._command(key, command_id, args)
         supervisor = getattr(self.session, "supervisor", None)
         if supervisor is not None:
-            supervisor.start(f"command:{args.get('operation_id', command_id)}", work)
+            supervisor.start(f"command:{key}", work)
         else:
             self._spawn(work)
+
+    async def _command(self, key: str, command_id: str, args: dict[str, Any]) -> None:
+        try:
+            await attempt(self, command_id, **args)
+        finally:
+            self.busy.discard(key)
 
     async def ask_confirm(self, request: ConfirmRequest) -> bool:
         """The session's question before a change."""
@@ -246,6 +266,11 @@ class TokpitApp(App[None]):
         for screen in self.screen_stack:
             if isinstance(screen, PumpedScreen):
                 screen.redraw_all()
+
+
+def _import_all(names: Sequence[str]) -> None:
+    for name in names:
+        import_module(name)
 
 
 async def run_app(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 NA = "–"
 GIB = float(1 << 30)
 
 
 def number(value: float | None, digits: int = 1) -> str:
     """A figure with at most `digits` decimals, thousands grouped; NA where it is not known."""
-    if value is None or value != value:
+    if value is None or math.isnan(value):
         return NA
     if abs(value) >= 10_000:
         return f"{value:,.0f}".replace(",", " ")
@@ -18,12 +20,12 @@ def number(value: float | None, digits: int = 1) -> str:
 
 def fixed(value: float | None, digits: int = 1) -> str:
     """A figure with exactly `digits` decimals, for columns."""
-    return NA if value is None or value != value else f"{value:.{digits}f}"
+    return NA if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def percent(fraction: float | None, digits: int = 0) -> str:
     """A fraction as percent."""
-    return NA if fraction is None or fraction != fraction else f"{fraction * 100:.{digits}f}%"
+    return NA if fraction is None or math.isnan(fraction) else f"{fraction * 100:.{digits}f}%"
 
 
 def quantity(value: float | None, unit: str) -> str:
@@ -31,7 +33,7 @@ def quantity(value: float | None, unit: str) -> str:
     if value is None:
         return NA
     if unit == "fraction":
-        return percent(value, 0 if value >= 0.1 or value == 0 else 1)
+        return percent(value, 0 if value >= 0.01 or value == 0 else 1)
     if unit == "s":
         return seconds(value)
     if unit in {"req", "slots", "tok"}:
@@ -61,7 +63,7 @@ def compact(count: int | None) -> str | None:
 
 def seconds(value: float | None) -> str:
     """A latency: ms below one second."""
-    if value is None or value != value:
+    if value is None or math.isnan(value):
         return NA
     if value < 1:
         return f"{value * 1000:.0f} ms"
@@ -70,7 +72,7 @@ def seconds(value: float | None) -> str:
 
 def duration(value: float | None) -> str:
     """A span of time in its two largest units."""
-    if value is None or value != value:
+    if value is None or math.isnan(value):
         return NA
     whole = max(0, int(value))
     if whole < 60:

@@ -11,7 +11,7 @@ from tokpit.errors import TokpitError, UsageError
 from tokpit.transport.base import HostSpec, quote
 
 LAUNCH_FIELDS: tuple[tuple[str, str, str], ...] = (
-    ("program", "environment", "folder of the environment, or the program; empty: looked for on the host"),
+    ("program", "environment", "folder or program; empty: found on the host"),
     ("model", "model", "path on the host, or repository name"),
     ("port", "port", ""),
     ("tp", "tensor parallel", "GPUs"),
@@ -131,7 +131,7 @@ def first_values(spec: HostSpec | None, engine_name: str) -> dict[str, str]:
 
 
 def sweep_plan(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Arguments of `sweep.start`: `levels` (text), `requests` (None: by concurrency), `max_tokens`. Raises UsageError."""
+    """Arguments of `sweep.start`: `levels`, `requests` (None: by concurrency), `max_tokens`. Raises UsageError."""
     levels = []
     for part in fields.get("levels", "").replace(" ", ",").split(","):
         if part:

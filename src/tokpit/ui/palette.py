@@ -12,7 +12,7 @@ SERIES = tuple(f"series-{n}" for n in range(1, 7))
 
 
 class Palette:
-    """Styles by name. `fg`, `dim`, `bold`, `title`, `border`, `focus`, `good`, `warn`, `bad`, `accent`, `series-1`..."""
+    """Styles by name. `fg`, `dim`, `bold`, `title`, `border`, `focus`, `good`, `warn`, `bad`, `series-1`..."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables

@@ -64,6 +64,16 @@ class View:
         return self.clock.now(self.host) if self.host else 0.0
 
 
+def phase_of(view: View, server: ServerState) -> str:
+    """The server's phase; `serving` where no line of its log says one but fresh figures come, `gone` once it ended."""
+    if not server.alive:
+        return "gone"
+    phase = server.phase.phase if server.phase else "unknown"
+    if phase == "unknown" and not view.stale(max((s.last_t or 0.0 for s in server.series.values()), default=None)):
+        return "serving"
+    return phase
+
+
 def engine_title(name: str) -> str:
     """The engine's name as its makers write it."""
     return ENGINE_TITLES.get(name, safe(name))
@@ -80,4 +90,6 @@ def simulated_label(session: SessionLike, host: str | None) -> str:
     if spec is None:
         return ""
     factor = f"clock ×{spec.clock_factor:g}" if spec.clock_factor != 1 else ""
+    if f"×{spec.clock_factor:g}" in spec.label:
+        factor = ""
     return " · ".join(part for part in (safe(spec.label), factor) if part)

@@ -1,5 +1,6 @@
 """Lines that belong together become one record whose text is the line that says why."""
 
+# ruff: noqa: E501 - log lines are as long as they are
 from __future__ import annotations
 
 from tokpit.engines.logkit.read import grammar_of

@@ -1,5 +1,6 @@
 """llama-server's log: stacked prefixes, its own clock, and samples of one slot or all."""
 
+# ruff: noqa: E501 - log lines are as long as they are
 from __future__ import annotations
 
 from tokpit.engines.llamacpp.grammar import new

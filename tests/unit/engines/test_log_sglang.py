@@ -1,5 +1,6 @@
 """SGLang's log: heads, what other programs do to lines, and samples that do not mislead."""
 
+# ruff: noqa: E501 - log lines are as long as they are
 from __future__ import annotations
 
 import pytest
@@ -210,6 +211,14 @@ def test_the_acceptance_rate_never_counts_the_bonus_token_whatever_the_release_p
     lines = [f"[2026-08-03 09:00:00] server_args={{{args}}}"] if args else []
     lines.append(decode("10:00:00", 60, spec=f"accept len: {length:.2f}, accept rate: {printed:.2f}, "))
     assert samples("\n".join(lines))[-1]["accept_rate"] == pytest.approx(expected, abs=0.002)
+
+
+def test_the_newest_releases_name_the_process_group_differently():
+    _, records = feed(
+        "[2026-08-03 10:00:00] Init parallel begin.\n[2026-08-03 10:00:01] Init parallel ends. elapsed=0.30 s"
+    )
+    assert [r.kind for r in records] == ["milestone.dist_begin", "milestone.dist_end"]
+    assert records[1].fields["elapsed_s"] == 0.3
 
 
 def test_a_retraction_is_a_sample_of_its_own():

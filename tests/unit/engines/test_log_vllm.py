@@ -1,6 +1,9 @@
 """vLLM's log: prefixes, colours, stamps without a year, and samples over engines and processes."""
 
+# ruff: noqa: E501 - log lines are as long as they are
 from __future__ import annotations
+
+from itertools import pairwise
 
 import pytest
 
@@ -61,7 +64,7 @@ def test_every_prefix_of_a_process_is_read(line, process):
 def test_stamps_without_a_year_keep_rising_over_new_year():
     clock = Clock(2026)
     times = [clock.seconds(s) for s in ("12-31 23:59:58", "01-01 00:00:03", "01-01 00:00:04", "02-28 12:00:00")]
-    assert [b - a for a, b in zip(times, times[1:], strict=False)][:2] == [5, 1]
+    assert [b - a for a, b in pairwise(times)][:2] == [5, 1]
     assert times == sorted(times)
 
 

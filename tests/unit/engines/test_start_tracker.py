@@ -1,5 +1,6 @@
 """A start followed by its log: steps, phases, what is stuck, and why a ready line alone proves nothing."""
 
+# ruff: noqa: E501 - log lines are as long as they are
 from __future__ import annotations
 
 import pytest
@@ -84,6 +85,16 @@ def test_a_moving_bar_is_progress_and_a_standing_one_is_not():
     sentence = tracker.stuck(650.0)
     assert "2/10" in sentence
     assert "disk" in sentence
+
+
+def test_steps_of_a_step_are_progress():
+    begin = (0, "(Worker pid=7) INFO 08-03 10:00:00 [a.py:1] Dynamo bytecode transform time: 4.00 s")
+    graph = (
+        290,
+        "(Worker pid=7) INFO 08-03 10:04:50 [a.py:1] Compiling a graph for compile range (1, 64) takes 22.40 s",
+    )
+    assert start("vllm", VLLM, [begin]).stuck(100 + 500) is not None
+    assert start("vllm", VLLM, [begin, graph]).stuck(100 + 500) is None
 
 
 def test_a_ready_line_after_a_failed_bind_is_not_believed():

@@ -27,7 +27,8 @@ CASES = [
     ("sglang", "0.5.6", "--hicache-host-memory-fraction 0.5", "unknown", "error", None),
     ("sglang", "0.5.23", "--enable-dp-attention", "deprecated", "warning", "--attn-dp-size"),
     ("vllm", "0.19.1", "M --swap-space 4", "removed", "error", None),
-    ("vllm", "0.20.0", "M --swap-space 4", "removed", "warning", None),
+    ("vllm", "0.33.0", "M --task embed", "removed", "error", "--runner"),
+    ("vllm", "0.20.0", "M --swap-space 4", "removed", "error", None),
     ("vllm", "0.33.0", "M --max-num-seq 4", None, "", None),
     ("vllm", "0.33.0", "M --dtype bf16", "bad-value", "error", None),
     ("vllm", "0.33.0", "M --tensor-parallel-size two", "bad-value", "error", None),
@@ -58,6 +59,29 @@ def test_a_flag_of_a_later_version_is_said_to_come_later() -> None:
     assert "0.5.21 and later" in issue.sentence
 
 
+def test_between_two_known_versions_only_what_both_refuse_is_certain() -> None:
+    renamed_between = report.lint("sglang", ["--mamba-scheduler-strategy", "auto"], "0.5.19.post1")
+    unknown_to_all = report.lint("sglang", ["--paged-attn-size", "16"], "0.5.11.post2")
+    not_a_number = report.lint("vllm", ["M", "--port", "http"], "0.13.0")
+    assert [(i.code, i.severity) for i in renamed_between] in ([], [("deprecated", "warning")])
+    assert [(i.code, i.severity) for i in unknown_to_all] == [("unknown", "error")]
+    assert [(i.code, i.severity) for i in not_a_number] == [("bad-value", "error")]
+
+
+def test_without_a_version_what_no_release_takes_is_an_error_and_what_some_release_takes_is_not() -> None:
+    issues = report.lint("sglang", ["--no-such-thing", "--mamba-scheduler-strategy", "auto", "--tp-size", "two"], None)
+    assert [(i.flag, i.severity) for i in issues] == [
+        ("--no-such-thing", "error"),
+        ("--mamba-scheduler-strategy", "warning"),
+        ("--tp-size", "error"),
+    ]
+
+
+def test_beyond_the_known_versions_a_flag_that_looks_like_a_known_one_is_a_slip() -> None:
+    (issue,) = report.lint("sglang", ["--mem-fraction-statik", "0.8"], "0.9.0")
+    assert (issue.severity, issue.successor) == ("error", "--mem-fraction-static")
+
+
 def test_beyond_the_known_versions_an_unknown_flag_is_only_a_warning() -> None:
     (issue,) = report.lint("sglang", ["--brand-new-flag"], "0.9.0")
     assert (issue.code, issue.severity) == ("unknown", "warning")
@@ -83,6 +107,9 @@ def test_every_name_in_the_rename_table_is_a_flag_of_some_version(title: str) ->
     union = tables.catalog({"SGLang": "sglang", "vLLM": "vllm", "llama-server": "llamacpp"}[title]).union
     chains = renames._RENAMED[title]
     assert [name for chain in chains for name in chain if union.exact(name) is None] == []
+    everywhere = [tables.catalog(name).union for name in ("sglang", "vllm")]
+    advice = [name for pair in renames._ADVICE.items() for name in pair]
+    assert [name for name in advice if not any(table.exact(name) for table in everywhere)] == []
 
 
 def test_every_removed_flag_is_either_renamed_or_said_to_be_gone() -> None:

@@ -83,7 +83,7 @@ def run(script: str, *argv: str, path: str = "") -> subprocess.CompletedProcess[
 
 
 def test_the_script_needs_nothing_but_the_standard_library() -> None:
-    tree = ast.parse(dump.script())
+    tree = ast.parse(dump.script(), feature_version=(3, 9))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in names} <= set(sys.stdlib_module_names)

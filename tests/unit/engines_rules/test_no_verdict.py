@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+
 from failurelogs import DECODE, HIT, READY, SIGQUIT, TRACEBACK, VLLM_READY, VLLM_STATS, judge
+from startfailures import CASES, KINDS
 
 HEALTHY = {
     "user_prompt_quotes_an_error": (
         "sglang",
-        READY + "[2026-04-01 08:00:06] Receive: obj=GenerateReqInput(text='explain: torch.OutOfMemoryError: CUDA out of "
+        READY
+        + "[2026-04-01 08:00:06] Receive: obj=GenerateReqInput(text='explain: torch.OutOfMemoryError: CUDA out of "
         "memory. Tried to allocate 2.00 GiB. Killed. ValueError: Not enough host memory available')\n" + DECODE,
     ),
     "model_name_with_an_error_in_it": (
@@ -31,18 +34,21 @@ HEALTHY = {
     ),
     "retries_of_the_hub": (
         "vllm",
-        "'(MaxRetryError(\"HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded\"))' thrown while "
+        "'(MaxRetryError(\"HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded\"))' thrown "
+        "while "
         "requesting HEAD https://huggingface.co/x\nRetrying in 2s [Retry 2/5].\n" + VLLM_READY,
     ),
     "advice_about_open_files": (
         "vllm",
-        "WARNING 04-01 08:00:01 [system_utils.py:3] Found ulimit of 20000 and failed to automatically increase with error "
+        "WARNING 04-01 08:00:01 [system_utils.py:3] Found ulimit of 20000 and failed to automatically increase with "
+        "error "
         "current limit exceeds maximum limit. This can cause fd limit errors like `OSError: [Errno 24] Too many open "
         "files`. Consider increasing with ulimit -n",
     ),
     "request_refused_for_its_length": (
         "vllm",
-        VLLM_READY + "(APIServer pid=7) ERROR 04-01 08:00:06 [serving_chat.py:203] Error in preprocessing prompt inputs\n"
+        VLLM_READY
+        + "(APIServer pid=7) ERROR 04-01 08:00:06 [serving_chat.py:203] Error in preprocessing prompt inputs\n"
         "(APIServer pid=7) ERROR 04-01 08:00:06 [serving_chat.py:203] Traceback (most recent call last):\n"
         '(APIServer pid=7) ERROR 04-01 08:00:06 [serving_chat.py:203]   File "/srv/v.py", line 2, in f\n'
         "(APIServer pid=7) ERROR 04-01 08:00:06 [serving_chat.py:203] ValueError: The decoder prompt (length 90000) is "
@@ -100,18 +106,28 @@ HEALTHY = {
         "[2026-04-01 08:00:01] server_args=ServerArgs(model_path='/m')\n"
         "[2026-04-01 08:00:03] Load weight begin. avail mem=70.10 GB",
     ),
+    "asked_to_end": (
+        "sglang",
+        READY
+        + DECODE
+        + "[2026-04-01 08:00:09] SIGTERM received. signum=None frame=None. Draining requests and shutting down...\n"
+        "[2026-04-01 08:00:09] Subprocess scheduler_0 (pid=71) crashed with exit code -15. Triggering SIGQUIT for "
+        "cleanup...\n"
+        "[2026-04-01 08:00:09] SIGQUIT received. signum=None, frame=None. It usually means one child failed.\n",
+    ),
     "still_loading": ("sglang", "[2026-04-01 08:00:03] Load weight begin. avail mem=70.10 GB"),
     "requests_too_long_for_llama": (
         "llamacpp",
         "0.01.000.000 I srv  llama_server: listening on http://127.0.0.1:8080\n"
         "0.09.000.000 E srv    send_error: task id = 3, error: the request exceeds the available context size, try "
-        "increasing it\n0.10.000.000 I slot      release: id  1 | task 0 | stop processing: n_tokens = 67, truncated = 0",
+        "increasing it\n0.10.000.000 I slot      release: id  1 | task 0 | stop processing: n_tokens = 67, truncated "
+        "= 0",
     ),
     "engine_dump_that_quotes_settings": (
         "vllm",
         VLLM_READY + "(EngineCore pid=6) ERROR 04-01 08:00:06 [dump_input.py:69] Dumping input data for V1 LLM engine "
-        "(v0.14.1) with config: model='/m', trust_remote_code=True, note='CUDA out of memory. Tried to allocate 1 GiB'\n"
-        + VLLM_STATS,
+        "(v0.14.1) with config: model='/m', trust_remote_code=True, note='CUDA out of memory. Tried to allocate 1 "
+        "GiB'\n" + VLLM_STATS,
     ),
     "empty": ("vllm", ""),
 }
@@ -122,7 +138,9 @@ def test_scary_words_are_no_failure(name: str, log: str) -> None:
     assert judge(name, log) is None
 
 
-@pytest.mark.parametrize(("exit_code", "signal"), [(0, None), (-15, None), (143, None), (None, "TERM"), (130, "SIGINT")])
+@pytest.mark.parametrize(
+    ("exit_code", "signal"), [(0, None), (-15, None), (143, None), (None, "TERM"), (130, "SIGINT")]
+)
 def test_a_server_that_was_asked_to_end_did_not_fail(exit_code: int | None, signal: str | None) -> None:
     log = READY + DECODE + "[2026-04-01 08:10:00] SIGTERM received. signum=None frame=None. Draining requests\n"
     assert judge("sglang", log, exit_code, signal) is None
@@ -130,3 +148,41 @@ def test_a_server_that_was_asked_to_end_did_not_fail(exit_code: int | None, sign
 
 def test_a_processor_run_that_was_asked_for_is_no_finding() -> None:
     assert judge("sglang", "[2026-04-01 08:00:01] server_args=ServerArgs(device='cpu')\n" + READY + DECODE) is None
+
+
+QUOTING = {
+    "sglang": "[2026-04-01 08:00:06] Receive: obj=GenerateReqInput(text={text!r}, sampling_params={{}})",
+    "vllm": "(APIServer pid=7) INFO 04-01 08:00:06 [logger.py:39] Received request cmpl-1: prompt: {text!r}, params: "
+    "None",
+    "llamacpp": '0.02.000.000 D srv  log_server_r: request:  {{"prompt": {text!r}}}',
+}
+LIFE = {
+    "sglang": READY + DECODE,
+    "vllm": VLLM_READY + VLLM_STATS,
+    "llamacpp": "0.01.000.000 I srv  llama_server: listening on http://127.0.0.1:8080\n"
+    "0.10.000.000 I slot      release: id  1 | task 0 | stop processing: n_tokens = 67, truncated = 0\n",
+}
+ALL = [(name, log) for name, _code, log in KINDS] + [(case[1], case[2]) for case in CASES]
+
+
+@pytest.mark.parametrize(("name", "log"), ALL, ids=range(len(ALL)))
+def test_the_same_words_in_a_users_prompt_are_no_failure(name: str, log: str) -> None:
+    assert judge(name, LIFE[name] + QUOTING[name].format(text=log)) is None
+
+
+@pytest.mark.parametrize(("name", "log"), ALL, ids=range(len(ALL)))
+def test_the_same_words_in_a_users_prompt_while_starting_are_no_failure(name: str, log: str) -> None:
+    assert judge(name, QUOTING[name].format(text=log)) is None
+
+
+@pytest.mark.parametrize(("name", "log"), ALL, ids=range(len(ALL)))
+def test_the_same_words_as_a_warning_of_a_server_at_work_are_no_failure(name: str, log: str) -> None:
+    verdict = judge(name, log)
+    assert verdict is not None
+    words = verdict.evidence[0].partition(": ")[2] or verdict.evidence[0]
+    warning = {
+        "sglang": f"2026-04-01 08:00:06 WARNING 71 [utils.py:3] ignored: {words}\n",
+        "vllm": f"(EngineCore pid=31) WARNING 04-01 08:00:06 [utils.py:3] ignored: {words}\n",
+        "llamacpp": f"0.02.000.000 W srv  init: ignored: {words}\n",
+    }[name]
+    assert judge(name, warning + LIFE[name]) is None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,9 +51,8 @@ def test_level_lists_read_as_written(text: str, levels: list[int]) -> None:
     ],
 )
 def test_a_bad_level_list_is_one_sentence_that_names_the_fault(text: str, says: str) -> None:
-    with pytest.raises(ValueError, match=".") as error:
+    with pytest.raises(ValueError, match=re.escape(says)) as error:
         parse_levels(text)
-    assert says in str(error.value)
     assert "\n" not in str(error.value)
 
 

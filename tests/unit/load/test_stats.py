@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -41,7 +42,7 @@ def test_percentiles_lie_between_the_extremes_and_in_order(samples: list[float])
     found = dist(samples)
     assert found is not None
     order = [found.min, found.p50, found.p90, found.p95, found.p99, found.max]
-    assert all(low <= high + 1e-6 for low, high in zip(order, order[1:], strict=False))
+    assert all(low <= high + 1e-6 for low, high in pairwise(order))
     assert found.p50 == pytest.approx(statistics.median(samples))
     assert found.mean == pytest.approx(statistics.fmean(samples), abs=1e-6)
 
@@ -81,7 +82,7 @@ def test_constant_batches_have_no_width_and_few_have_no_interval() -> None:
 
 def test_students_t_falls_to_the_normal_value() -> None:
     values = [t95(n) for n in range(1, 200)]
-    assert all(high > low for high, low in zip(values, values[1:], strict=False))
+    assert all(high > low for high, low in pairwise(values))
     assert t95(9) == 2.262
     assert t95(100000) == pytest.approx(1.96, abs=1e-3)
 

@@ -11,15 +11,6 @@ from tokpit.transport.local import LocalHost
 from tokpit.transport.ssh import SshHost
 
 
-@pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    """One server for a module; tests that break it start their own."""
-    if SSHD_MISSING:
-        pytest.skip(SSHD_MISSING)
-    with Sshd.start(tmp_path_factory.mktemp("sshd")) as server:
-        yield server
-
-
 @pytest.fixture
 def own_sshd(tmp_path: Path) -> Iterator[Sshd]:
     """A server for one test."""

@@ -11,6 +11,7 @@ import pytest
 
 from sshd import Sshd
 from tokpit.domain.records import LinkRecord, LinkState
+from tokpit.errors import HostError, LinkLost
 from tokpit.transport.base import HostSpec
 from tokpit.transport.follow import Sorter, Turn
 from tokpit.transport.local import LocalHost
@@ -164,3 +165,52 @@ def test_turns_are_found_however_the_stream_is_cut() -> None:
         assert turns == [Turn("at", "8:7", 40), Turn("truncated", "8:7", 0)]
         first = items.index(turns[1])
         assert b"".join(i for i in items[1:first] if isinstance(i, bytes)) == b"log tokpit-0 line\nno newline"
+
+
+async def test_more_logs_than_places_for_streams_are_all_followed(host: SshHost, tmp_path: Path) -> None:
+    logs = [tmp_path / f"{i}.log" for i in range(9)]
+    for log in logs:
+        log.write_bytes(b"first\n")
+    tails = [host.follow(str(log)) for log in logs]
+    assert [joined(pairs) for pairs in await asyncio.gather(*(read_until(tail, b"first\n") for tail in tails))]
+    for log in logs:
+        with log.open("ab") as file:
+            file.write(b"second\n")
+    got = await asyncio.gather(*(read_until(tail, b"second\n") for tail in tails))
+    assert got == [[(6, b"second\n")]] * 9
+    assert (await host.run("echo free")).out == "free\n"
+    for tail in tails:
+        await tail.aclose()
+
+
+async def test_follow_ends_with_an_error_when_the_host_is_closed(any_host: AnyHost, tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_bytes(b"x\n")
+    tail = any_host.follow(str(log))
+    await read_until(tail, b"x\n")
+    waiting = asyncio.ensure_future(read_until(tail, b"never\n"))
+    await asyncio.sleep(0)
+    await any_host.close()
+    with pytest.raises(LinkLost):
+        await waiting
+
+
+async def test_follow_of_a_host_that_is_down_waits_for_it(own_sshd: Sshd, tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_bytes(b"at last\n")
+    own_sshd.stop()
+    host = SshHost(own_sshd.spec(), ssh_config=[])
+    reading = asyncio.ensure_future(read_until(host.follow(str(log)), b"last\n"))
+    while host.link.state is not LinkState.LOST:
+        await asyncio.sleep(0.02)
+    own_sshd.launch()
+    assert await reading == [(0, b"at last\n")]
+    await host.close()
+
+
+async def test_follow_of_a_host_that_cannot_be_logged_in_to_fails(own_sshd: Sshd, tmp_path: Path) -> None:
+    host = SshHost(own_sshd.spec(known_hosts=str(tmp_path / "none")), ssh_config=[])
+    for _ in range(2):
+        with pytest.raises(HostError, match="known_hosts"):
+            await read_until(host.follow("/etc/hostname"), b"")
+    await host.close()

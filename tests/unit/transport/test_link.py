@@ -203,6 +203,32 @@ async def test_protected_key_asks_for_its_passphrase_once(tmp_path: Path) -> Non
         await host.close()
 
 
+@pytest.mark.parametrize("only", [False, True])
+async def test_key_in_the_agent_is_used(
+    sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, only: bool
+) -> None:
+    if shutil.which("ssh-agent") is None or shutil.which("ssh-add") is None:
+        pytest.skip("no ssh-agent on this machine")
+    socket = tmp_path / "agent"
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL)
+    try:
+        while not socket.exists():
+            await asyncio.sleep(0.01)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        monkeypatch.setenv("HOME", str(tmp_path))
+        subprocess.run(["ssh-add", "-q", str(sshd.user_key)], check=True)
+        config = tmp_path / "config"
+        # The private half is not on this disk: only its public half says which of the agent's keys to use.
+        (tmp_path / "mine.pub").write_text(sshd.user_key.with_suffix(".pub").read_text())
+        config.write_text(f"Host *\n  IdentitiesOnly yes\n  IdentityFile {tmp_path}/mine\n" if only else "")
+        host = SshHost(sshd.spec(identity_files=()), ssh_config=[config])
+        await host.connect()
+        await host.close()
+    finally:
+        agent.terminate()
+        agent.wait()
+
+
 async def test_killed_session_is_lost_with_a_reason_and_comes_back(own_sshd: Sshd) -> None:
     host = SshHost(own_sshd.spec(), ssh_config=[])
     seen = listen(host)

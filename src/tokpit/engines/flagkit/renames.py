@@ -1,4 +1,7 @@
-"""Flags that became others: what the tables cannot say by themselves."""
+"""Flags that became others: what the tables cannot say by themselves.
+
+A rename takes the same values; where a newer flag only covers the same ground, it is advice.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +18,18 @@ _RENAMED: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("--speculative-dflash-draft-window-size", "--speculative-draft-window-size"),
         ("--nsa-prefill", "--nsa-prefill-backend", "--dsa-prefill-backend"),
         ("--nsa-decode", "--nsa-decode-backend", "--dsa-decode-backend"),
-        ("--nsa-prefill-cp-mode", "--dsa-prefill-cp-mode", "--cp-strategy"),
-        ("--prefill-cp-mode", "--cp-strategy"),
+        ("--nsa-prefill-cp-mode", "--dsa-prefill-cp-mode"),
         ("--enable-prefill-context-parallel", "--enable-prefill-cp"),
         ("--enable-nsa-prefill-context-parallel", "--enable-dsa-prefill-context-parallel", "--enable-prefill-cp"),
         ("--enable-gdn-replayssm-spec", "--enable-linear-replayssm-spec"),
         ("--oltp-traces-endpoint", "--otlp-traces-endpoint"),
         ("--max-micro-batch-size", "--pp-max-micro-batch-size"),
-        ("--hybrid-kvcache-ratio", "--swa-full-tokens-ratio"),
         ("--kt-amx-weight-path", "--kt-weight-path"),
         ("--kt-amx-method", "--kt-method"),
     ),
     "vLLM": (
         ("--cuda-graph-sizes", "--cudagraph-capture-sizes"),
-        ("--guided-decoding-backend", "--structured-outputs-config"),
-        ("--task", "--runner"),
         ("--override-pooler-config", "--pooler-config"),
-        ("--max-seq-len-to-capture", "--max-cudagraph-capture-size"),
     ),
     "llama-server": (
         ("--draft", "--spec-draft-n-max"),
@@ -45,7 +43,6 @@ _RENAMED: Mapping[str, tuple[tuple[str, ...], ...]] = {
     ),
 }
 _ADVICE: Mapping[str, str] = {
-    "--disable-log-requests": "",
     "--disable-piecewise-cuda-graph": "--cuda-graph-backend-prefill",
     "--enable-piecewise-cuda-graph": "--cuda-graph-backend-prefill",
     "--enable-ep-moe": "--ep-size",
@@ -59,9 +56,22 @@ _ADVICE: Mapping[str, str] = {
     "--enable-flashinfer-mla": "--attention-backend",
     "--enable-flashmla": "--attention-backend",
     "--enable-reasoning": "--reasoning-parser",
-    "--num-scheduler-steps": "",
     "--rope-scaling": "--hf-overrides",
     "--rope-theta": "--hf-overrides",
+    "--task": "--runner",
+    "--guided-decoding-backend": "--structured-outputs-config",
+    "--guided-decoding-disable-fallback": "--structured-outputs-config",
+    "--guided-decoding-disable-any-whitespace": "--structured-outputs-config",
+    "--guided-decoding-disable-additional-properties": "--structured-outputs-config",
+    "--eplb-window-size": "--eplb-config",
+    "--eplb-step-interval": "--eplb-config",
+    "--eplb-log-balancedness": "--eplb-config",
+    "--num-redundant-experts": "--eplb-config",
+    "--disable-log-requests": "--enable-log-requests",
+    "--prefill-cp-mode": "--cp-strategy",
+    "--nsa-prefill-cp-mode": "--cp-strategy",
+    "--dsa-prefill-cp-mode": "--cp-strategy",
+    "--hybrid-kvcache-ratio": "--swa-full-tokens-ratio",
 }
 _DEPRECATED: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "SGLang": {
@@ -93,10 +103,10 @@ def other_name(title: str, option: str, table: FlagTable, catalog: Catalog) -> s
     return same.flags[0] if same is not None and same.flags[0].startswith("-") else None
 
 
-def advice(title: str, option: str) -> str | None:
+def advice(option: str, table: FlagTable) -> str | None:
     """A flag to look at instead of a removed one that has no successor with the same meaning."""
-    del title
-    return _ADVICE.get(option) or None
+    found = _ADVICE.get(option)
+    return found if found and table.exact(found) else None
 
 
 def deprecated(title: str, option: str, table: FlagTable) -> str | None:

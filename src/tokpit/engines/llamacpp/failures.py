@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from tokpit.domain.records import LogRecord
 from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import Fix, Verdict
-from tokpit.engines.verdictkit.judge import Dialect, judge
+from tokpit.engines.verdictkit.course import Dialect
+from tokpit.engines.verdictkit.judge import judge
 from tokpit.engines.verdictkit.shared_gpu import CPU_FALLBACK, GPU, out_of_memory
 from tokpit.engines.verdictkit.shared_hub import MODEL
 from tokpit.engines.verdictkit.shared_python import PYTHON

@@ -8,9 +8,10 @@ from tokpit.domain.records import LogRecord, Value
 from tokpit.engines.llamacpp.sampling import Sampler
 from tokpit.engines.logkit.access import access
 from tokpit.engines.logkit.base import TEXT_LIMIT, Head, LineGrammar
+from tokpit.engines.logkit.fold import opens
 from tokpit.engines.logkit.prefix import strip_outer
 from tokpit.engines.logkit.table import Found, Inside, Start, Table
-from tokpit.engines.logkit.values import converter, real
+from tokpit.engines.logkit.values import Convert, converter, real
 
 _HEAD = re.compile(r"(?:\[(\d{1,6})\] )?\[?(\d{1,7}\.\d\d\.\d{3}\.\d{3})\]? ([IWED]) ?")
 _LEVELS = {"I": "info", "W": "warning", "E": "error", "D": "debug"}
@@ -41,10 +42,16 @@ _FIGURES: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     (
         "prompt processing, n_tokens",
         "prompt_progress",
-        re.compile(r"prompt processing, n_tokens =\s*(?P<prompt_tokens_done>\d+)(?:.*?progress = (?P<share>[\d.]+))?"),
+        re.compile(
+            r"prompt processing, n_tokens =\s*(?P<prompt_tokens_done>\d+)(?:.*?progress = (?P<progress>[\d.]+))?"
+        ),
     ),
 )
-_PREFIX = r"^(?:\w+ +)?(?:[\w:]+: )?"
+_NAMES: dict[str, tuple[tuple[str, Convert], ...]] = {
+    # llama-server prints its progress as a fraction already.
+    kind: tuple((name, real if name == "progress" else converter(name)) for name in pattern.groupindex)
+    for _, kind, pattern in _FIGURES
+}
 
 TABLE = Table(
     (
@@ -107,6 +114,24 @@ class LlamaGrammar(LineGrammar):
         """Values after this record: see sampling.Sampler."""
         return self._sampler.sample(record)
 
+    def _fast(self, text: str, line: str) -> LogRecord | None:
+        """Lines with the server's own head, which is most of a log."""
+        match = _HEAD.match(text)
+        if match is None:
+            return None
+        head = self._headed(match, text)
+        if opens(head.message):
+            return None
+        return self._plain(head, (line,))
+
+    @staticmethod
+    def _headed(match: re.Match[str], text: str) -> Head:
+        port, t, level = match.groups()
+        fields: dict[str, Value] = {"t": t, "level": level}
+        if port is not None:
+            fields["port"] = int(port)
+        return Head("", fields, _LEVELS[level], text[match.end() :])
+
     def _head(self, text: str) -> Head:
         match = _HEAD.match(text)
         if match is None and text[:5] not in _OWN:
@@ -114,26 +139,24 @@ class LlamaGrammar(LineGrammar):
             match = _HEAD.match(text)
         if match is None:
             return Head("", {}, "", text)
-        fields: dict[str, Value] = {"t": match[2], "level": match[3]}
-        if match[1] is not None:
-            fields["port"] = int(match[1])
-        return Head("", fields, _LEVELS[match[3]], text[match.end() :])
+        return self._headed(match, text)
 
     def _classify(self, head: Head, extras: dict[str, str]) -> Found | None:
         message = head.message[:TEXT_LIMIT]
-        slot = _SLOT.match(message)
+        slot = _SLOT.match(message) if message.startswith("slot") else None
         fields: dict[str, Value] = {}
         if slot is not None:
-            fields["slot"], fields["task"] = int(slot["slot"]), int(slot["task"])
-            rest = slot["message"]
-            kind = _figures(rest, fields)
+            function, number, task, rest = slot.groups()
+            fields["slot"], fields["task"] = int(number), int(task)
+            kind = _figures(rest, fields) if " = " in rest else None
             if "t" not in head.fields and kind is not None:
                 return Found(kind, fields)
-            fields["function"], fields["message"] = slot["function"], rest.strip()
+            fields["function"], fields["message"] = function, rest.strip()
             return Found("slot_line", fields)
-        kind = _figures(message, fields)
-        if kind is not None:
-            return Found(kind, fields)
+        if message.lstrip().startswith(_BARE):
+            kind = _figures(message, fields)
+            if kind is not None:
+                return Found(kind, fields)
         if "log_server_r" in message or message.startswith("request: "):
             return _request(message)
         found = access(message)
@@ -143,6 +166,7 @@ class LlamaGrammar(LineGrammar):
         return TABLE.find_inside(message[:TEXT_LIMIT])
 
 
+_BARE = ("prompt eval time", "eval time", "draft acceptance", "n_gen", "prompt processing")
 _OWN = ("slot ", "srv  ", "main:", "llama", "ggml_", "load_")
 _REQUEST = re.compile(r"request: (?P<method>[A-Z]+) (?P<path>\S+) (?P<client>\S+) (?P<status>\d{3})")
 
@@ -162,12 +186,9 @@ def _figures(message: str, fields: dict[str, Value]) -> str | None:
         match = pattern.search(message)
         if match is None:
             continue
-        for name, text in match.groupdict().items():
-            if name == "share":
-                if text is not None:
-                    fields["progress"] = real(text)
-            elif text is not None:
-                fields[name] = converter(name)(text)
+        for (name, convert), text in zip(_NAMES[kind], match.groups(), strict=True):
+            if text is not None:
+                fields[name] = convert(text)
         return kind
     return None
 

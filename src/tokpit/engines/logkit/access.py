@@ -7,8 +7,7 @@ import re
 from tokpit.domain.records import Value
 
 _ACCESS = re.compile(
-    r'(?:INFO: +)?(?P<client>[^\s"]{1,100}) - (?:"[^"]{0,20}" )?"(?P<method>[A-Z]{3,8}) (?P<path>[^"\s]{1,2000})'
-    r'(?: HTTP/[\d.]+)?" (?P<status>\d{3})'
+    r'(?:INFO: +)?([^\s"]{1,100}) - (?:"[^"]{0,20}" )?"([A-Z]{3,8}) ([^"\s]{1,2000})(?: HTTP/[\d.]+)?" (\d{3})'
 )
 _LEVEL = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL): +")
 
@@ -25,11 +24,18 @@ def native_level(text: str) -> str:
 
 def access(text: str) -> dict[str, Value] | None:
     """Fields `client`, `method`, `path`, `status` of an access line, None for any other line."""
-    match = _ACCESS.match(text)
+    fields: dict[str, Value] = {}
+    return fields if add_access(text, 0, fields) else None
+
+
+def add_access(text: str, start: int, fields: dict[str, Value]) -> bool:
+    """Add the fields of the access line that begins at `start`; whether there is one."""
+    match = _ACCESS.match(text, start)
     if match is None:
-        return None
-    client, method, path, status = match.groups()
-    return {"client": client, "method": method, "path": path, "status": int(status)}
+        return False
+    fields["client"], fields["method"], fields["path"], status = match.groups()
+    fields["status"] = int(status)
+    return True
 
 
 def uvicorn(text: str) -> tuple[str, str] | None:

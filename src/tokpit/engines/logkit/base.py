@@ -91,7 +91,7 @@ class LineGrammar(ABC):
     def feed(self, line: str) -> Sequence[LogRecord]:
         """The records completed by this line."""
         self._count += 1
-        if "\x1b" in line or "\x9b" in line:
+        if "\x1b" in line or (not line.isascii() and "\x9b" in line):
             text = sanitize(line) if "\r" not in line else "\r".join(map(sanitize, line.split("\r")))
         else:
             text = line

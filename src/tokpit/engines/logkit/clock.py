@@ -22,13 +22,21 @@ class Clock:
         self._year = year
         self._last_day: int | None = None
         self._days: dict[str, int] = {}
+        self._stamp: str | None = None
+        self._value: float | None = None
 
     def seconds(self, stamp: object) -> float | None:
         """Seconds of a stamp, None for a text that is none. Accepts `2026-05-01 10:00:00`, `05-01 10:00:00`
         and the time since start of llama-server, `M.SS.mmm.uuu`.
         """
+        if stamp == self._stamp:
+            return self._value
         if not isinstance(stamp, str):
             return None
+        self._stamp, self._value = stamp, self._read(stamp)
+        return self._value
+
+    def _read(self, stamp: str) -> float | None:
         match = _FULL.match(stamp)
         if match:
             day = self._ordinal(int(match[1]), match[2], match[3])

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tokpit.domain.records import Value
 
 _MOST = 16
+_MOST_TEXTS = 4096
 
 
 def percent(text: str) -> float:
@@ -39,6 +40,27 @@ _GROUPS: dict[Callable[[str], Value], str] = {
 }
 
 
+class _Memo(dict[str, Value]):
+    """Texts already converted: usages and rates take few values, and looking one up is cheaper than converting it."""
+
+    def __init__(self, convert: Callable[[str], Value]) -> None:
+        super().__init__()
+        self._convert = convert
+
+    def __missing__(self, text: str) -> Value:
+        value = self._convert(text)
+        if len(self) < _MOST_TEXTS:
+            self[text] = value
+        return value
+
+
+_MEMOS: dict[Callable[[str], Value], Callable[[str], Value]] = {
+    convert: _Memo(convert).__getitem__ for convert in (int, float, percent)
+}
+_VARIED = ("tps", "tokens", "tokens_used", "bytes")
+"""Ends of names whose values seldom repeat."""
+
+
 class Part(NamedTuple):
     """A literal text, then the text of a field (none where `name` is empty)."""
 
@@ -52,7 +74,7 @@ class _Layout(NamedTuple):
     match: Callable[..., re.Match[str] | None]
     names: tuple[str, ...]
     converters: tuple[Callable[[str], Value], ...]
-    constants: dict[str, Value]
+    constants: list[Value]
 
 
 class Layouts:
@@ -68,27 +90,30 @@ class Layouts:
         layout = _Layout(
             kind,
             re.compile(pattern + "[ ,.]*$").match,
-            tuple(part.name for part in named),
-            tuple(part.convert for part in named),
-            constants,
+            (*(part.name for part in named), *constants),
+            tuple(
+                part.convert if part.name.endswith(_VARIED) else _MEMOS.get(part.convert, part.convert)
+                for part in named
+            ),
+            list(constants.values()),
         )
         self._known.insert(0, layout)
         del self._known[_MOST:]
 
     def read(self, text: str, start: int, fields: dict[str, Value]) -> str | None:
         """Kind of the line from `start` on, with its fields added to `fields`; None if no layout fits."""
-        for index, layout in enumerate(self._known):
+        for layout in self._known:
             match = layout.match(text, start)
             if match is None:
                 continue
-            if index > 1:
-                self._known.insert(0, self._known.pop(index))
+            # The lengths are those of one pattern: checking them again would cost more than the conversion.
             try:
-                values = [c(v) for c, v in zip(layout.converters, match.groups(), strict=True)]
+                values = [c(v) for c, v in zip(layout.converters, match.groups())]  # noqa: B905
             except ValueError:  # 1.2.3
                 return None
-            fields.update(zip(layout.names, values, strict=True))
-            if layout.constants:
-                fields.update(layout.constants)
+            fields.update(zip(layout.names, values + layout.constants))  # noqa: B905
+            if layout is not self._known[0] and layout is not self._known[1]:
+                self._known.remove(layout)
+                self._known.insert(0, layout)
             return layout.kind
         return None

@@ -35,6 +35,11 @@ class StartTracker:
         return list(self._steps)
 
     @property
+    def current(self) -> Milestone | None:
+        """The newest milestone; None before the first."""
+        return self._current
+
+    @property
     def phase(self) -> str:
         """Phase of the newest milestone; `starting` before the first, `failed` once a failure was logged."""
         if self.failure is not None:
@@ -72,6 +77,9 @@ class StartTracker:
             if bar == self._bar:
                 return False
             self._bar = bar
+            self._moved_t = t
+            return True
+        if kind.startswith("milestone."):  # a step of a step: it shows that the start moves
             self._moved_t = t
             return True
         return False

@@ -94,6 +94,11 @@ class Table:
 
     def find_inside(self, message: str) -> Found | None:
         """The first shape found anywhere in the message: failures, mostly."""
+        for gate in self._gates:
+            if gate in message:
+                break
+        else:
+            return None
         for rule in self._insides:
             if rule.literal in message:
                 match = rule.search.search(message)

@@ -6,7 +6,7 @@ import re
 
 from tokpit.domain.records import LogRecord, Value
 from tokpit.domain.text import mask_secrets
-from tokpit.engines.logkit.access import access, native_level, uvicorn
+from tokpit.engines.logkit.access import access, add_access, native_level, uvicorn
 from tokpit.engines.logkit.bars import bar
 from tokpit.engines.logkit.base import LEVELS, TEXT_LIMIT, Head, LineGrammar
 from tokpit.engines.logkit.fold import opens
@@ -60,6 +60,7 @@ class SglangGrammar(LineGrammar):
         self._sampler = Sampler()
         self._layouts = Layouts()
         self._rank_cache: dict[str, dict[str, Value]] = {}
+        self._ending = False
 
     def sample(self, record: LogRecord) -> dict[str, float]:
         """Server-wide values after this record: see sampling.Sampler."""
@@ -70,7 +71,7 @@ class SglangGrammar(LineGrammar):
         if not text.startswith("[20"):
             return self._dull(text, line, {}) if text[:1].isalpha() else None
         end = text.find("] ", 20, 80)
-        if end < 0 or text.find("[20", 3) > 0:
+        if end < 0:
             return None
         words = text[20:end]
         ranks = self._rank_cache.get(words)
@@ -79,15 +80,17 @@ class SglangGrammar(LineGrammar):
                 return None
             ranks = self._rank_cache[words] = _ranks(words)
         fields: dict[str, Value] = {"ts": text[1:20], **ranks}
-        kind = self._layouts.read(text, end + 2, fields)
+        # A layout is that of a whole line, so nothing can follow it.
+        kind = self._layouts.read(text, end + 2, fields) if text.startswith(_BATCH, end + 2) else None
         message = text[end + 2 :]
         if kind is None:
+            if "[20" in message:
+                return None
             extras: dict[str, str] = {}
             if message.startswith("INFO: "):
-                found = access(message)
-                if found is None:
+                if not add_access(text, end + 2, fields):
                     return None
-                return LogRecord(self._count, "access", message, fields | found, extras, (line,), "info")
+                return LogRecord(self._count, "access", message, fields, extras, (line,), "info")
             if not message.startswith(_BATCH):
                 return self._dull(message, line, fields)
             kind = batch(message, fields, extras, self._layouts)
@@ -166,6 +169,7 @@ class SglangGrammar(LineGrammar):
             pair = uvicorn(message[:TEXT_LIMIT])
             message = pair[1] if pair else message
         if message.startswith(_ARGS):
+            self._ending = False
             return Found("milestone.args", {"server_args_text": mask_secrets(message[len(_ARGS) :])})
         message = message[:TEXT_LIMIT]
         fields: dict[str, Value] = {}
@@ -176,7 +180,18 @@ class SglangGrammar(LineGrammar):
         progress = bar(message)
         if progress is not None:
             return self._bar(*progress)
-        return TABLE.find(message) or None
+        known = TABLE.find(message)
+        return self._ended(known) if known else None
+
+    def _ended(self, found: Found) -> Found:
+        """What a server that was asked to end says of its workers is part of the ending, no failure."""
+        if found.kind == "milestone.shutdown":
+            self._ending = True
+        elif self._ending and (
+            found.kind == "failure.sigquit" or (found.kind == "failure.subproc" and found.fields["exit_code"] == -15)
+        ):
+            return Found("milestone.shutdown", found.fields)
+        return found
 
     @staticmethod
     def _bar(label: str, fields: dict[str, Value]) -> Found:

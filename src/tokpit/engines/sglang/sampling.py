@@ -43,18 +43,16 @@ class _Rank:
         if t is None or self.t is None:
             return False
         gap = t - self.t
-        usual = median(self.gaps) if self.gaps else None
-        if self.idle_seen:
-            return gap > max(_SHORT_S, 2 * usual) if usual is not None else gap > _SHORT_S
-        return False
+        if not self.idle_seen or gap <= _SHORT_S:
+            return False
+        return gap > 2 * (median(self.gaps) if self.gaps else 0.0)
 
     def silent(self, t: float | None) -> bool:
         """No line of any sort came between, for far longer than usual."""
         last = max(self.t or 0.0, self.prefill_t or 0.0)
-        if t is None or not last:
+        if t is None or not last or t - last <= _GAP_S:
             return False
-        usual = median(self.gaps) if self.gaps else 0.0
-        return t - last > max(_GAP_S, 5 * usual)
+        return t - last > 5 * (median(self.gaps) if self.gaps else 0.0)
 
 
 def _number(value: Value) -> float | None:
@@ -109,7 +107,7 @@ class Sampler:
             rank.gaps.append(t - rank.t)
         rank.fresh = rank.idle_seen = False
         rank.t, rank.decoded = t, True
-        rank.values = {name: value for name, value in ((n, _number(v)) for n, v in fields.items()) if value is not None}
+        rank.values = {name: float(value) for name in _USED if isinstance(value := fields.get(name), (int, float))}
         return self._together(t)
 
     def _together(self, now: float | None) -> dict[str, float]:
@@ -177,6 +175,20 @@ def _first_of(ranks: list[_Rank], names: tuple[str, ...]) -> list[float]:
     return [r.values[name] for r in ranks for name in [next((n for n in names if n in r.values), "")] if name]
 
 
+_USED = (
+    "running_reqs",
+    "queue_reqs",
+    "full_tokens",
+    "tokens_used",
+    "mamba_num",
+    "full_token_usage",
+    "token_usage",
+    "swa_usage",
+    "mamba_usage",
+    "accept_len",
+    "accept_rate",
+    "gen_tps",
+)
 _SUMS = (
     ("running_reqs", ("running_reqs",)),
     ("queue_reqs", ("queue_reqs",)),

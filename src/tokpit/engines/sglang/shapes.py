@@ -13,6 +13,8 @@ _ELAPSED = rf"(?:.*?(?:elapsed=|Time elapsed: )(?P<elapsed_s>{_N}) s)?"
 STARTS = (
     Start("milestone.dist_begin", "Init torch distributed begin"),
     Start("milestone.dist_end", "Init torch distributed ends.", _ELAPSED + _MEMORY),
+    Start("milestone.dist_begin", "Init parallel begin"),  # the newest releases
+    Start("milestone.dist_end", "Init parallel ends.", _ELAPSED + _MEMORY),
     Start("milestone.load_begin", "Load weight begin", _AVAIL),
     Start(
         "milestone.load_end",
@@ -89,6 +91,7 @@ STARTS = (
     ),
     Start("milestone.http_up", "Uvicorn running on ", r"(?P<url>\S+)"),
     Start("milestone.ready", "The server is fired up and ready to roll"),
+    Start("milestone.shutdown", "SIGTERM received", r".*"),
     Start("failure.draining", "Gracefully exiting...", r" Remaining number of requests (?P<remaining_requests>\d+)"),
     Start("failure.killed", "Killed", r"\s*$"),
 )

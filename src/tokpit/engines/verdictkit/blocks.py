@@ -18,7 +18,7 @@ MAX_LINES = 60
 _WORD = r"(?:[A-Za-z_]\w*\.)*"
 EXCEPTION = re.compile(
     rf"^(?P<type>{_WORD}(?:[A-Z]\w*)?(?:Error|Exception|Exit|Interrupt|NotFound|Timeout|Failure|Full|Conflict)"
-    rf"|{_WORD}NVMLError_\w+|{_WORD}RequirementNotMet)(?P<colon>: |:$|$)"
+    rf"|(?:\w+\.)+\w*error|{_WORD}NVMLError_\w+|{_WORD}RequirementNotMet)(?P<colon>: |:$|$)"
 )
 _FATAL = re.compile(
     r"""(?x)^(?:
@@ -114,6 +114,9 @@ class _Builder:
         self.open_link = self.link.pop(line.proc, "")
 
     def feed(self, line: Line) -> None:
+        if line.quotes or line.busy:
+            self.close()
+            return
         prefixed = bool(line.proc or line.level) or line.raw.lstrip() != line.text.lstrip()
         if _TRACEBACK.search(line.text):
             if self.open and self.open[0].proc == line.proc and line.level == "error" and not self.open_type:

@@ -106,6 +106,15 @@ def exit_verdict(case: Case, bad_exit: bool) -> Verdict | None:
     )
 
 
+def by_exit(verdict: Verdict, case: Case) -> Verdict | None:
+    """Refinement for lines that say that a process died, and not of what: the server's own signal may."""
+    name = signal_name(case.exit_code, case.signal)
+    if name not in KILLED_BY:
+        return verdict
+    code, what, action = KILLED_BY[name]
+    return retell(verdict, {"signal": f"SIG{name}"}, code=code, sentence=f"The server {what}.", next_action=action)
+
+
 def by_status(verdict: Verdict, case: Case) -> Verdict | None:
     """Refinement for lines such as "died (exit code: -9)": the figure `status` decides the code."""
     status = verdict.figures.get("status")

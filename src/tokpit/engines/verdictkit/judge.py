@@ -10,8 +10,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -19,6 +20,7 @@ from tokpit.domain.records import LogRecord
 from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import Verdict
 from tokpit.engines.verdictkit.blocks import Block, blocks
+from tokpit.engines.verdictkit.course import Alive, Dialect, deadly, facts_of, phases_of, starts_of
 from tokpit.engines.verdictkit.exits import exit_evidence, exit_verdict, signal_name
 from tokpit.engines.verdictkit.lines import Line, read
 from tokpit.engines.verdictkit.signature import Case, Rank, Signature, evidence_text, matches, retell, tell
@@ -26,29 +28,6 @@ from tokpit.engines.verdictkit.signature import Case, Rank, Signature, evidence_
 _NEVER_CAUSE = re.compile(r"(?:^|\.)(?:KeyboardInterrupt|CancelledError|SystemExit|BrokenPipeError|GeneratorExit)$")
 _ASKED_TO_END = {"TERM", "INT", "HUP"}
 """Signals that people and service managers end servers with."""
-_DUMP = re.compile(r"Dumping \w+ |Scheduler debug info")
-
-
-class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """What one engine's log looks like, as far as a verdict needs it."""
-
-    signatures: tuple[Signature, ...]
-    phases: tuple[tuple[re.Pattern[str], str], ...]
-    """Milestones in order: the last one seen before a failure names its phase; `ready` means serving."""
-    life: re.Pattern[str]
-    """Lines that only a server at work prints."""
-    boot: re.Pattern[str]
-    """The line with which a start begins."""
-    early: re.Pattern[str]
-    """Lines printed once in a start by each process; seen again after a crash, they mean a restart."""
-    death: re.Pattern[str]
-    """Lines that say that a server has died."""
-    wrapper: re.Pattern[str]
-    """Messages that only pass on somebody else's failure: never the cause."""
-    facts: re.Pattern[str]
-    """`key=value` pairs of the argument echo that signatures ask for; groups `key`, `value`."""
-    echo: re.Pattern[str]
-    """The line that carries the argument echo."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -62,6 +41,20 @@ class Found(msgspec.Struct, frozen=True):
     survives: bool = False
 
 
+class End(msgspec.Struct, frozen=True):
+    """How the server ended, as far as it is known."""
+
+    exit_code: int | None = None
+    signal: str | None = None
+
+    @property
+    def bad(self) -> bool:
+        """Whether it ended by itself, and not well: neither status 0 nor a signal that people end servers with."""
+        if self.exit_code in (None, 0) and not self.signal:
+            return False
+        return signal_name(self.exit_code, self.signal) not in _ASKED_TO_END
+
+
 def judge(
     dialect: Dialect,
     records: Sequence[LogRecord],
@@ -71,230 +64,169 @@ def judge(
 ) -> Verdict | None:
     """Why this start or run failed; None where nothing says that it failed."""
     lines = read(records)
-    starts = _starts(dialect, lines)
-    told = _last_start(dialect, lines[starts[-1] :], exit_code, signal, settings)
-    if len(starts) > 1:
-        crash = _crash_loop(dialect, lines, starts, told, settings)
-        if crash is not None:
-            return crash
-    return told
-
-
-def _starts(dialect: Dialect, lines: Sequence[Line]) -> list[int]:
-    """Index of the first line of each start in this log."""
-    starts, seen, crashed = [0], set[tuple[str, str]](), ""
-    crashed_proc = ""
-    for index, line in enumerate(lines):
-        boot = dialect.boot.search(line.text)
-        early = dialect.early.search(line.text) if not boot else None
-        if boot and (crashed or seen):
-            starts.append(index)
-            seen.clear()
-            crashed = ""
-        elif early:
-            key = (line.proc, early.group(0))
-            if crashed and key in seen and line.proc == crashed_proc:
-                starts.append(index)
-                seen.clear()
-                crashed = ""
-            seen.add(key)
-        elif dialect.death.search(line.text) and not crashed:
-            crashed, crashed_proc = line.text, line.proc
-        if boot:
-            seen.add(("", "boot"))
-    return starts
-
-
-def _crash_loop(
-    dialect: Dialect, lines: Sequence[Line], starts: list[int], last: Verdict | None, settings: Settings | None
-) -> Verdict | None:
-    ends = [*starts[1:], len(lines)]
-    if any(dialect.life.search(line.text) for line in lines[starts[-1] :]) and last is None:
+    starts = starts_of(dialect, lines)
+    told = _Start(dialect, lines[starts[-1] :], End(exit_code, signal), settings).judged()
+    earlier = [_Start(dialect, lines[begin:end], End(), settings).judged() for begin, end in itertools.pairwise(starts)]
+    if not earlier or None in earlier:
+        return told
+    if told is None and any(dialect.life.search(line.text) for line in lines[starts[-1] :]):
         return None
-    told = [_last_start(dialect, lines[a:b], None, None, settings) for a, b in zip(starts, ends, strict=True)]
-    failed = [verdict for verdict in told[:-1] if verdict is not None]
-    if not failed or len(failed) < len(starts) - 1:
-        return None
+    return _crash_loop([verdict for verdict in earlier if verdict is not None], told) or told
+
+
+def _crash_loop(failed: list[Verdict], last: Verdict | None) -> Verdict | None:
+    """One kind of failure at every start so far; the last start may still be on its way."""
     first = failed[0]
-    again = last is not None and all(v.code == first.code for v in (*failed, last))
-    running_on = last is None and first.phase != "args"
-    if not again and not running_on:
+    same = all(verdict.code == first.code for verdict in (*failed, *([last] if last else [])))
+    if not same or (last is None and first.phase == "args"):  # arguments that a person has corrected are no loop
         return None
-    crashes = len(failed) + (last is not None)
+    starts, crashes = len(failed) + 1, len(failed) + (last is not None)
     return retell(
         first,
-        {"restarts": len(starts) - 1, "crashes": crashes, "cause": first.code},
+        {"restarts": starts - 1, "crashes": crashes, "cause": first.code},
         code="CRASH_LOOP",
-        sentence=f"The server was started {len(starts)} times in this log and failed the same way: {first.sentence}",
-        arithmetic=f"{len(starts)} starts - 1 = {len(starts) - 1} restarts, {crashes} crashes",
+        sentence=f"The server was started {starts} times in this log and failed the same way: {first.sentence}",
+        arithmetic=f"{starts} starts - 1 = {starts - 1} restarts, {crashes} crashes",
         next_action=f"Stop whatever restarts it, then: {first.next_action}",
         lines=tuple(line for verdict in failed for line in verdict.lines),
         evidence=tuple(text for verdict in failed for text in verdict.evidence[:2]),
     )
 
 
-def _phase_at(dialect: Dialect, lines: Sequence[Line]) -> list[str]:
-    phases, now = [], "args"
-    for line in lines:
-        for pattern, phase in dialect.phases:
-            if pattern.search(line.text):
-                now = phase
-        phases.append(now)
-    return phases
+def _rank(signature: Signature, told: Verdict) -> Rank:
+    """A line that says how a process died ranks higher where its exit code says why: killed, crashed, aborted."""
+    said_why = signature.rank is Rank.DEATH and told.code != signature.code and "signal" in told.figures
+    return Rank.VAGUE if said_why else signature.rank
 
 
-def _facts(dialect: Dialect, lines: Sequence[Line]) -> dict[str, str]:
-    facts: dict[str, str] = {}
-    for line in lines:
-        if dialect.echo.search(line.text):
-            for match in dialect.facts.finditer(line.raw):
-                facts.setdefault(match["key"], match["value"].strip("'\""))
-    return facts
+class _Start:
+    """One start: its lines, and what they say of phase, settings, progress and death."""
 
+    def __init__(self, dialect: Dialect, lines: Sequence[Line], end: End, settings: Settings | None) -> None:
+        self.dialect, self.lines, self.end, self.settings = dialect, lines, end, settings
+        self.blocks = blocks(lines)
+        self.deaths = [index for index, line in enumerate(lines) if deadly(dialect, line)]
+        self._index = {id(line): index for index, line in enumerate(lines)}
+        self._phases = phases_of(dialect, lines)
+        self._facts = facts_of(dialect, lines)
+        self._alive = Alive(dialect, lines)
 
-def _last_start(
-    dialect: Dialect,
-    lines: Sequence[Line],
-    exit_code: int | None,
-    signal: str | None,
-    settings: Settings | None,
-) -> Verdict | None:
-    index_of = {id(line): index for index, line in enumerate(lines)}
-    phases = _phase_at(dialect, lines)
-    facts = _facts(dialect, lines)
-    milestone = re.compile("|".join(pattern.pattern for pattern, _ in dialect.phases))
-    alive = [
-        (i, line.proc, bool(dialect.life.search(line.text)))
-        for i, line in enumerate(lines)
-        if dialect.life.search(line.text) or milestone.search(line.text)
-    ]
-    deaths = [i for i, line in enumerate(lines) if dialect.death.search(line.text)]
-    bad_exit = (exit_code not in (None, 0) or bool(signal)) and signal_name(exit_code, signal) not in _ASKED_TO_END
-
-    def case(at: int, block: Block | None = None) -> Case:
+    def case(self, at: int, block: Block | None = None) -> Case:
+        """What a refinement may look at."""
         return Case(
-            lines=lines,
+            lines=self.lines,
             block=block,
             at=at,
-            phase=phases[at] if phases else "args",
-            facts=facts,
-            settings=settings,
-            exit_code=exit_code,
-            signal=signal,
+            phase=self._phases[at] if self._phases else "args",
+            facts=self._facts,
+            settings=self.settings,
+            exit_code=self.end.exit_code,
+            signal=self.end.signal,
         )
 
-    def outlived(at: int, proc: str) -> bool:
-        death_after = any(i >= at for i in deaths)
-        later = [(p, real) for i, p, real in alive if i > at]
-        if any(real for _p, real in later) and not death_after:
-            return True
-        first_death = min((i for i in deaths if i >= at), default=len(lines))
-        return any(p == proc for i, p, _r in alive if at < i < first_death)
+    def at(self, block: Block) -> int:
+        """Index of a block's decisive line."""
+        return self._index[id(block.head)]
 
-    found = _candidates(dialect, lines, index_of, case)
-    found = [f for f in found if f.survives or not outlived(f.at, f.line.proc)]
-    causes = [f for f in found if f.verdict.fatal]
-    if causes:
-        best = min(causes, key=lambda f: (f.rank, -f.depth, f.at))
-        died = bool(deaths) or bad_exit
-        unknown = None
-        if best.rank > Rank.CAUSE and (died or best.rank >= Rank.CONSEQUENCE):
-            unknown = _unknown(dialect, lines, index_of, case, outlived)
-        if unknown is not None and _says_more(unknown, best):
-            best = unknown
-        return _with_consequences(best.verdict, best.at, lines, deaths, (exit_code, signal))
-    if deaths or bad_exit:
-        unknown = _unknown(dialect, lines, index_of, case, outlived)
-        if unknown is not None:
-            return _with_consequences(unknown.verdict, unknown.at, lines, deaths, (exit_code, signal))
-    last = case(len(lines) - 1) if lines else Case(exit_code=exit_code, signal=signal)
-    told = exit_verdict(last, bad_exit)
-    if told is not None:
-        return told
-    warnings = [f for f in found if not f.verdict.fatal]
-    return min(warnings, key=lambda f: (f.rank, f.at)).verdict if warnings else None
+    def outlived(self, at: int, proc: str) -> bool:
+        """Whether what stands at `at` was survived."""
+        return self._alive.outlived(at, proc, self.deaths)
 
+    def matches(self) -> list[Found]:
+        """Everything that a signature knows and that was not outlived."""
+        found = [*self._in_blocks(), *self._in_lines()]
+        return [f for f in found if f.survives or not self.outlived(f.at, f.line.proc)]
 
-def _says_more(unknown: Found, best: Found) -> bool:
-    """Whether an exception without a signature is nearer to the cause than this match of lower value."""
-    if best.rank == Rank.VAGUE:
-        return unknown.depth > best.depth and unknown.at < best.at
-    return unknown.at <= best.at or unknown.depth > best.depth
+    def _in_blocks(self) -> Iterator[Found]:
+        signatures = [s for s in self.dialect.signatures if not s.anywhere]
+        for block in self.blocks:
+            at = self.at(block)
+            for signature in signatures:
+                match = matches(signature, block)
+                told = tell(signature, match, self.case(at, block)) if match else None
+                if told is not None:
+                    yield Found(at, _rank(signature, told), block.head.depth, told, block.head, signature.survives)
+                    break
 
-
-def _candidates(dialect: Dialect, lines: Sequence[Line], index_of: dict[int, int], case: object) -> list[Found]:
-    make = case  # a closure over this start; see _last_start
-    assert callable(make)
-    found = []
-    in_blocks = [s for s in dialect.signatures if not s.anywhere]
-    in_lines = [s for s in dialect.signatures if s.anywhere]
-    for block in blocks(lines):
-        if _DUMP.match(block.head.text):
-            continue
-        at = index_of[id(block.head)]
-        for signature in in_blocks:
-            match = matches(signature, block)
-            if match is None:
+    def _in_lines(self) -> Iterator[Found]:
+        signatures = [s for s in self.dialect.signatures if s.anywhere]
+        for at, line in enumerate(self.lines):
+            if line.quotes or line.busy:
                 continue
-            told = tell(signature, match, make(at, block))
-            if told is not None:
-                found.append(Found(at, signature.rank, block.head.depth, told, block.head, signature.survives))
-                break
-    for at, line in enumerate(lines):
-        for signature in in_lines:
-            match = signature.pattern.search(line.text)
-            if match is None:
+            for signature in signatures:
+                at_start = signature.fatal and line.level in {"info", "warning", "debug"}  # else maybe a quotation
+                search = signature.pattern.match if at_start else signature.pattern.search
+                match = search(line.text)
+                told = tell(signature, match, self.case(at)) if match else None
+                if told is not None:
+                    yield Found(at, _rank(signature, told), line.depth, told, line, signature.survives)
+                    break
+
+    def unknown(self) -> Found | None:
+        """The first exception of the deepest process that no signature knows."""
+        wrapper = self.dialect.wrapper
+        found: list[Found] = []
+        for block, after in itertools.zip_longest(self.blocks, self.blocks[1:]):
+            if not block.type or _NEVER_CAUSE.search(block.type) or wrapper.search(block.message):
                 continue
-            told = tell(signature, match, make(at))
-            if told is not None:
-                found.append(Found(at, signature.rank, line.depth, told, line, signature.survives))
-                break
-    return found
+            if after is not None and after.link == "during" and not wrapper.search(after.message):
+                continue  # the one that follows says what went wrong; this one only how it was noticed
+            at = self.at(block)
+            if not self.outlived(at, block.head.proc):
+                found.append(Found(at, Rank.VAGUE, block.head.depth, self._root_cause(block), block.head))
+        return min(found, key=lambda f: (-f.depth, f.at)) if found else None
 
-
-def _unknown(
-    dialect: Dialect, lines: Sequence[Line], index_of: dict[int, int], case: object, outlived: object
-) -> Found | None:
-    """The first exception of the deepest process that no signature knows."""
-    make, gone_by = case, outlived
-    assert callable(make)
-    assert callable(gone_by)
-    found: list[Found] = []
-    held = blocks(lines)
-    for position, block in enumerate(held):
-        if not block.type or _NEVER_CAUSE.search(block.type) or dialect.wrapper.search(block.message):
-            continue
-        following = held[position + 1] if position + 1 < len(held) else None
-        if following is not None and following.link == "during" and not dialect.wrapper.search(following.message):
-            continue  # the one that follows says what went wrong; this one only how it was noticed
-        at = index_of[id(block.head)]
-        if gone_by(at, block.head.proc):
-            continue
+    def _root_cause(self, block: Block) -> Verdict:
         who = f"{block.head.proc} " if block.head.proc else ""
         text = evidence_text(msgspec.structs.replace(block.head, proc=""))
         if not block.head.text.partition(":")[2].strip() and block.frames:
             text += f" (at {block.frames[-1].text.strip()[:160]})"
         frames = tuple(evidence_text(line) for line in block.frames if line.text.lstrip().startswith("File "))[-1:]
-        verdict = Verdict(
+        return Verdict(
             code="ROOT_CAUSE_FIRST",
-            phase=make(at).phase,
+            phase=self.case(self.at(block)).phase,
             sentence=f"Root cause: {who}{text}",
             next_action="Read this exception and its traceback, not the messages of the processes above it.",
             evidence=(evidence_text(block.head), *frames),
             lines=(block.head.number,),
             figures={"exception": block.type, "process": block.head.proc},
         )
-        found.append(Found(at, Rank.VAGUE, block.head.depth, verdict, block.head))
-    return min(found, key=lambda f: (-f.depth, f.at)) if found else None
+
+    def judged(self) -> Verdict | None:
+        """The verdict on this start."""
+        found = self.matches()
+        causes = [f for f in found if f.verdict.fatal]
+        if causes:
+            best = min(causes, key=lambda f: (f.rank, -f.depth, f.at))
+            if best.rank >= Rank.CONSEQUENCE or (best.rank > Rank.CAUSE and (self.deaths or self.end.bad)):
+                unknown = self.unknown()
+                if unknown is not None and _says_more(unknown, best):
+                    best = unknown
+            return self._with_consequences(best)
+        unknown = self.unknown() if self.deaths or self.end.bad else None
+        if unknown is not None:
+            return self._with_consequences(unknown)
+        last = self.case(len(self.lines) - 1) if self.lines else self.case(0)
+        told = exit_verdict(last, self.end.bad)
+        if told is not None:
+            return told
+        warnings = [f for f in found if not f.verdict.fatal]
+        return min(warnings, key=lambda f: (f.rank, f.at)).verdict if warnings else None
+
+    def _with_consequences(self, found: Found) -> Verdict:
+        """The verdict with up to three lines of what died of it, and the exit status, as further evidence."""
+        verdict = found.verdict
+        after = [self.lines[i] for i in self.deaths if i >= found.at and self.lines[i].number not in verdict.lines][:3]
+        ending = exit_evidence(self.end.exit_code, self.end.signal)
+        return retell(
+            verdict,
+            evidence=(*verdict.evidence, *map(evidence_text, after), *ending),
+            lines=(*verdict.lines, *(line.number for line in after)),
+        )
 
 
-def _with_consequences(
-    verdict: Verdict, at: int, lines: Sequence[Line], deaths: list[int], end: tuple[int | None, str | None]
-) -> Verdict:
-    """The verdict with up to three lines of what died of it, and the exit status, as further evidence."""
-    after = [lines[i] for i in deaths if i >= at and lines[i].number not in verdict.lines][:3]
-    return retell(
-        verdict,
-        evidence=(*verdict.evidence, *map(evidence_text, after), *exit_evidence(*end)),
-        lines=(*verdict.lines, *(line.number for line in after)),
-    )
+def _says_more(unknown: Found, best: Found) -> bool:
+    """Whether an exception without a signature is nearer to the cause than this match of lower value."""
+    if best.rank == Rank.VAGUE:
+        return unknown.depth > best.depth and unknown.at < best.at
+    return unknown.at < best.at or unknown.depth > best.depth

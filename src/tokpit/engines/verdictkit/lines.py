@@ -13,6 +13,7 @@ import msgspec
 
 from tokpit.domain.records import LogRecord
 from tokpit.domain.text import sanitize
+from tokpit.engines.logkit.prefix import outer_level, strip_outer
 
 MAX_CHARS = 4000
 """Only so much of a line is searched: dumps of requests can be megabytes long and decide nothing."""
@@ -23,20 +24,12 @@ _RANKS = r"(?:(?:DisaggregationMode\.\w+|(?:ATTN_|MOE_)?(?:DP|PP|CP|TP|EP)\d+) ?
 _PREFIXES = tuple(
     re.compile(pattern)
     for pattern in (
-        # docker compose, kubernetes (CRI), srun labels, journal (short and ISO)
-        r"[\w.-]{1,64} +\| ",
-        r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d) (?:stdout|stderr) [FP] ",
-        r"\d{1,4}: (?=\S)",
-        r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [^\s\[\]:]+(?:\[\d+\])?: ",
-        r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)? (?:\S+ )?[^\s\[\]:]+\[\d+\]: ",
         # vLLM and Ray processes
         r"\((?P<proc>[A-Za-z][\w.\-]*(?: [\w.\-]+)*?)(?: rank=\d+)?,? ?pid=\d+(?:, ip=[^)]*)?\) ?",
-        # vLLM logger, third-party logger, uvicorn, python's logging
+        # vLLM's logger, uvicorn, python's logging
         r"(?P<level1>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL) +\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\]\s]+\] ?",
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? (?P<level2>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d+ \[[^\]]+\] ",
-        r"(?P<level3>DEBUG|INFO|WARNING|ERROR|CRITICAL): {2,}",
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? - \S+ - (?P<level4>DEBUG|INFO|WARNING|ERROR|CRITICAL) - ",
-        r"(?P<level5>DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]+:(?=\S)",
+        r"(?P<level2>DEBUG|INFO|WARNING|ERROR|CRITICAL): {2,}",
+        r"(?P<level3>DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]+:(?=\S)",
         # SGLang
         rf"\[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?(?: (?P<ranks>{_RANKS}))?\] ?",
         rf"\[(?P<ranks2>{_RANKS})\] ?",
@@ -51,6 +44,23 @@ _PREFIXES = tuple(
         r"\[[^\[\]]{1,12} [^\[\]]{1,12} +\d{1,2} \d\d:\d\d:\d\d \d{4}\] ",
     )
 )
+_CONTENT = re.compile(
+    r"""(?x)(?!\S*(?:Error|Exception)\b)(?:
+      (?:Receive|Finish|Accept):\ | Received\ request\ | Generated\ response\ | Dumping\ \w+\b | Scheduler\ debug\ info
+    | .{0,80}\b(?:GenerateReqInput|TokenizedGenerateReqInput|SamplingParams|ChatCompletionRequest|CompletionRequest)\(
+    | .{0,60}\b(?:prompt|messages|text|content)"?(?::\ |=)['"\[{] | (?:srv\ +)?log_server_r(?:equest)?:
+    | server_args= | non-default\ args: | args:\ Namespace\(
+    )"""
+)
+"""Lines that carry what users sent, or settings: their words are no events."""
+_BUSY = re.compile(
+    r"""(?x)(?:\[[\d: .,-]{19,23}(?:\ (?P<ranks>[\w. ]{2,60}))?\]\ (?:Decode|Prefill)\ batch
+    | (?:\((?P<proc>\w+)\ pid=\d+\)\ )?INFO\ \d\d-\d\d\ \d\d:\d\d:\d\d\ \[[\w.]+:\d+\]
+      \ (?:Engine\ \d{3}:\ )?Avg\ prompt
+    | (?:\[[\d: .,-]{19,23}\]\ )?(?:\(\w+\ pid=\d+\)\ )?
+      INFO:\ {4,6}[\d.]+:\d+\ -\ "(?:POST|GET)\ /\S*\ HTTP/[\d.]+"\ 200)"""
+)
+"""The lines that fill the log of a server at work; read at once, because there may be hundreds of thousands."""
 _LETTER = {"I": "info", "W": "warning", "E": "error", "F": "error", "D": "debug"}
 
 
@@ -62,6 +72,10 @@ class Line(msgspec.Struct, frozen=True):
     raw: str
     proc: str = ""
     level: str = ""
+    quotes: bool = False
+    """Carries what users sent, or settings: its words are no events."""
+    busy: bool = False
+    """A statistics or access line of a server at work."""
 
     @property
     def depth(self) -> int:
@@ -76,7 +90,13 @@ class Line(msgspec.Struct, frozen=True):
 
 def read_line(number: int, raw: str, level: str = "") -> Line:
     """One raw line without its prefixes; the innermost level and the first process name win."""
+    busy = _BUSY.match(raw)
+    if busy is not None:
+        text = "".join(raw[busy.start() : busy.end()].rpartition("] ")[2])
+        return Line(number, text, raw[:MAX_CHARS], busy["ranks"] or busy["proc"] or "", "info", busy=True)
     text = sanitize(raw[:MAX_CHARS]).lstrip("\ufffd\r")
+    outer, text = strip_outer(text)
+    level = outer_level(outer).lower() or level
     proc = ""
     for _ in range(6):
         for prefix in _PREFIXES:
@@ -85,7 +105,7 @@ def read_line(number: int, raw: str, level: str = "") -> Line:
                 continue
             found = match.groupdict()
             proc = proc or found.get("proc") or found.get("ranks") or found.get("ranks2") or found.get("rank") or ""
-            for key in ("level1", "level2", "level3", "level4", "level5"):
+            for key in ("level1", "level2", "level3"):
                 if found.get(key):
                     level = found[key].lower()
             letter = found.get("glog") or found.get("llama")
@@ -95,12 +115,18 @@ def read_line(number: int, raw: str, level: str = "") -> Line:
             break
         else:
             break
-    return Line(number, text.rstrip(), raw[:MAX_CHARS], proc.strip(), _LEVELS.get(level, level))
+    quotes = _CONTENT.match(text) is not None
+    return Line(number, text.rstrip(), raw[:MAX_CHARS], proc.strip(), _LEVELS.get(level, level), quotes)
 
 
 def read(records: Sequence[LogRecord]) -> list[Line]:
     """Every line of the records, by line number: a record of several lines may come after one that began later."""
-    return sorted(_read(records), key=lambda line: line.number)
+    lines = sorted(_read(records), key=lambda line: line.number)
+    for index in range(1, len(lines)):
+        before, line = lines[index - 1], lines[index]
+        if before.quotes and line.number == before.number:  # one line that a grammar has cut in pieces
+            lines[index] = msgspec.structs.replace(line, quotes=True)
+    return lines
 
 
 def _read(records: Sequence[LogRecord]) -> Iterator[Line]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from tokpit.domain.verdict import Verdict
 from tokpit.engines.verdictkit.signature import Case, Rank, Signature, retell, sig
 
-_PATH = "Check the path as the launch user and inside the container (`test -f PATH/config.json`); look at its "
-"neighbours for a typo."
-_NET = "Check network and proxy of the host, or download the model first and give its folder (HF_HUB_OFFLINE=1 then "
-"helps)."
+_PATH = (
+    "Check the path as the launch user and inside the container (`test -f PATH/config.json`); look at its "
+    "neighbours for a typo."
+)
+_NET = (
+    "Check network and proxy of the host, or download the model first and give its folder (HF_HUB_OFFLINE=1 then "
+    "helps)."
+)
 
 
 def path_or_name(verdict: Verdict, case: Case) -> Verdict:
@@ -44,9 +48,7 @@ MODEL: tuple[Signature, ...] = (
         r"'(?P<path2>[^']+)'|(?P<path3>\S+) is not a local folder and is not a valid model identifier",
         "",
         phase="args",
-        refine=lambda v, c: path_or_name(
-            retell(v, {"path": v.figures.get("path") or v.figures.get("path2") or str(v.figures.get("path3", ""))}), c
-        ),
+        refine=path_or_name,
     ),
     sig(
         "MODEL_PATH_MISSING",

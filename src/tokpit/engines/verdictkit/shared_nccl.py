@@ -44,8 +44,10 @@ def internal_port(verdict: Verdict, case: Case) -> Verdict:
 _PORTS = (
     "Give each server its own internal ports (dist-init, RPC base port, MASTER_PORT), or start them one after another."
 )
-_NET = "Name the right interface with NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME, start with NCCL_DEBUG=INFO and "
-"check firewalls."
+_NET = (
+    "Name the right interface with NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME, start with NCCL_DEBUG=INFO and "
+    "check firewalls."
+)
 
 RANKS: tuple[Signature, ...] = (
     sig(
@@ -173,9 +175,10 @@ INTERNAL_PORTS: tuple[Signature, ...] = (
     ),
     sig(
         "INTERNAL_PORT_IN_USE",
-        r"Port (?P<port>\d+) is (?:already )?in use.{0,60}(?:dist|nccl|rpc)|Port is already in use\. "
-        r"\w*dist_init_port=(?P<port3>\d+)",
+        r"Port (?P<port>\d+) is (?:already )?in use.{0,60}(?:dist|nccl|rpc)|"
+        r"[Pp]ort is already in use\. \w*port=(?P<port2>\d+)",
         "The internal port {port} is taken; the HTTP port is not the problem.",
         _PORTS,
+        anywhere=True,
     ),
 )

@@ -7,8 +7,10 @@ from tokpit.engines.verdictkit.signature import Case, Rank, Signature, retell, s
 
 _TOOLS = r"ninja|nvcc|gcc|g\+\+|cc|c\+\+|clang|cmake|make|hipcc|ptxas|cuobjdump|git"
 _ENGINES = ("sglang", "vllm", "llama_cpp")
-_INSTALL = "Install it in the environment that serves, and put it on the PATH of the launch (`command -v {tool}` "
-"there, not in a login shell)."
+_INSTALL = (
+    "Install it in the environment that serves, and put it on the PATH of the launch (`command -v {tool}` "
+    "there, not in a login shell)."
+)
 
 
 def missing_module(verdict: Verdict, case: Case) -> Verdict:

@@ -6,8 +6,10 @@ from tokpit.domain.verdict import Verdict
 from tokpit.engines.verdictkit.exits import by_status
 from tokpit.engines.verdictkit.signature import Case, Rank, Signature, retell, sig, whole
 
-_OOM = "Compare MemAvailable and the cgroup limit with what the server needs; lower host caches (hicache, KV "
-"offload) or pick a smaller checkpoint."
+_OOM = (
+    "Compare MemAvailable and the cgroup limit with what the server needs; lower host caches (hicache, KV "
+    "offload) or pick a smaller checkpoint."
+)
 
 
 def oom_killed(verdict: Verdict, case: Case) -> Verdict:

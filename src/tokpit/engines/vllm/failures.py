@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from tokpit.domain.records import LogRecord
 from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import Fix, Verdict
-from tokpit.engines.verdictkit.exits import by_status
+from tokpit.engines.verdictkit.course import Dialect
+from tokpit.engines.verdictkit.exits import by_exit, by_status
 from tokpit.engines.verdictkit.flags import FLAGS
-from tokpit.engines.verdictkit.judge import Dialect, judge
+from tokpit.engines.verdictkit.judge import judge
 from tokpit.engines.verdictkit.shared_gpu import CPU_FALLBACK, GPU
 from tokpit.engines.verdictkit.shared_hub import MODEL
 from tokpit.engines.verdictkit.shared_nccl import INTERNAL_PORTS, RANKS
@@ -137,6 +138,7 @@ DEATH: tuple[Signature, ...] = (
         "Ask the kernel (`dmesg`, `journalctl -k`) for the OOM killer, then look for GPU errors (Xid).",
         anywhere=True,
         rank=Rank.DEATH,
+        refine=by_exit,
         survives=True,
     ),
     sig(
@@ -165,13 +167,15 @@ DEATH: tuple[Signature, ...] = (
     ),
     sig(
         "ENGINE_CORE_GONE",
-        r"engine core exited unexpectedly|EngineDeadError|EngineCore encountered (?:a fatal error|an issue)|Engine "
+        r"(?:\[shutdown\] )?(?:\w+: )?engine core exited unexpectedly|EngineDeadError|EngineCore encountered (?:a "
+        r"fatal error|an issue)|Engine "
         r"core proc \S+ died unexpectedly",
         "The engine core is gone without an error of its own: it was killed from outside.",
         "Ask the kernel for the OOM killer (`dmesg -T`, memory.events of the cgroup) and who sent a signal; look for "
         "orphaned VLLM:: processes.",
         anywhere=True,
         rank=Rank.DEATH,
+        refine=by_exit,
         survives=True,
     ),
 )
@@ -229,7 +233,7 @@ DIALECT = Dialect(
             (r"^Application startup complete", "ready"),
         )
     ),
-    life=re.compile(r"^(?:Engine \d{3}: )?Avg prompt t|\"POST /\S+ HTTP/[\d.]+\" 200|^Application startup complete"),
+    life=re.compile(r"^(?:Engine \d{3}: )?Avg prompt|\"POST /\S+ HTTP/[\d.]+\" 200|^Application startup complete"),
     boot=re.compile(r"^non-default args:|vLLM (?:API )?server version "),
     early=re.compile(r"^(?:Starting to load model|Model loading took|Available KV cache memory)"),
     death=re.compile(

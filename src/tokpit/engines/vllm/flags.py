@@ -53,16 +53,23 @@ _REFUSED = {
 
 def from_flags(flags: Sequence[str], version: str | None) -> Settings:
     """See `Engine.from_flags`. Keys of the speculative JSON without a canonical name stay in `raw` as that JSON."""
-    given, rest = MAP.take(MAP.words(flags, version))
+    words = MAP.words(flags, version)
+    given, rest = MAP.take(words)
+    odd = tuple(
+        token
+        for name, option in (
+            ("chunked_prefill", "--max-num-batched-tokens"),
+            ("kv_offload_gib", "--kv-offloading-size"),
+        )
+        if isinstance(value := given.get(name), (int, float)) and value <= 0
+        for token in (option, str(given.pop(name)))
+    )  # canonically 0 and -1 mean "off", which these flags cannot say
     config, others = speculation.fold(rest)
-    if config:
-        spec, left = speculation.canonical(config, version)
-        given |= spec
-        found = settings(given, others)
-        if left:
-            found = msgspec.structs.replace(found, raw=(*found.raw, speculation.FLAG, json.dumps(left)))
-        return found
-    return settings(given, rest)
+    spec, left = speculation.canonical(config, version)
+    found = settings({**given, **spec}, others if config else rest)
+    if left:
+        odd = (*odd, speculation.FLAG, json.dumps(left))
+    return msgspec.structs.replace(found, raw=(*found.raw, *odd))
 
 
 def to_flags(wanted: Settings, version: str | None) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import re
 
 from tokpit.domain.records import LogRecord, Value
 from tokpit.domain.text import mask_secrets
-from tokpit.engines.logkit.access import access, native_level, uvicorn
+from tokpit.engines.logkit.access import access, add_access, native_level, uvicorn
 from tokpit.engines.logkit.bars import bar
 from tokpit.engines.logkit.base import LEVELS, TEXT_LIMIT, Head, LineGrammar
 from tokpit.engines.logkit.fold import opens
@@ -25,6 +25,7 @@ _STAMPED = re.compile(
 _SECOND = re.compile(
     r"\([A-Za-z][\w.-]{0,60}(?: rank=\d+)? pid=\d{1,10}\) ?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,3}\d\d-\d\d \d\d:"
 )
+_PERIODIC = ("Engine ", "SpecDecoding", "Avg ")
 _MAX_PIECES = 100
 _MOST_PROCESSES = 4096
 _ARGS = ("non-default args: ", "args: Namespace(", "Initializing a V")
@@ -53,17 +54,20 @@ class VllmGrammar(LineGrammar):
             if known is None:
                 return None
             process = known
+        if text.startswith("INFO: ", start):
+            return self._fast_access(text, start, line, process)
         stamped = _STAMPED.match(text, start)
         if stamped is None:
-            return self._fast_access(text, start, line, process)
-        level, stamp, source = stamped.groups()
-        if text.find(" pid=", 60) > 0:
             return None
+        level, stamp, source = stamped.groups()
         fields: dict[str, Value] = {**process, "level": level, "ts": stamp, "source": source}
         end = stamped.end()
-        kind = self._layouts.read(text, end, fields)
+        # A layout is that of a whole line, so nothing can follow it.
+        kind = self._layouts.read(text, end, fields) if text.startswith(_PERIODIC, end) else None
         message = text[end:]
         if kind is None:
+            if " pid=" in message:
+                return None
             extras: dict[str, str] = {}
             found = periodic(message, extras, self._layouts)
             if found is not None:
@@ -76,13 +80,10 @@ class VllmGrammar(LineGrammar):
         return LogRecord(self._count, kind, message, fields, {}, (line,), LEVELS[level])
 
     def _fast_access(self, text: str, start: int, line: str, process: dict[str, Value]) -> LogRecord | None:
-        if not text.startswith("INFO: ", start):
+        fields: dict[str, Value] = {**process, "level": "INFO"}
+        if not add_access(text, start, fields):
             return None
-        message = text[start:]
-        found = access(message)
-        if found is None:
-            return None
-        return LogRecord(self._count, "access", message, {**process, "level": "INFO", **found}, {}, (line,), "info")
+        return LogRecord(self._count, "access", text[start:], fields, {}, (line,), "info")
 
     def _split(self, text: str) -> list[str]:
         at = text.find(" pid=", 60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from tokpit.ui.charts.model import Chart, Curve, Tick
@@ -78,7 +79,7 @@ def _plot(chart: Chart, curve: Curve, bits: list[list[int]], owner: list[list[st
         owner[cell_y][cell_x] = curve.style
 
     for x, y in zip(curve.xs, curve.ys, strict=True):
-        if y != y or x < chart.x_range[0] or x > chart.x_range[1]:
+        if math.isnan(y) or x < chart.x_range[0] or x > chart.x_range[1]:
             before = None
             continue
         px = _scale(x, chart.x_range, dots_x)

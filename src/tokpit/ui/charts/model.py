@@ -77,7 +77,9 @@ def time_ticks(now: float, window_s: float, cells: int) -> tuple[Tick, ...]:
     return tuple((now - back, label(back)) for back in backs)
 
 
-def thin(xs: Sequence[float], ys: Sequence[float], low: float, high: float, buckets: int) -> tuple[list[float], list[float]]:
+def thin(
+    xs: Sequence[float], ys: Sequence[float], low: float, high: float, buckets: int
+) -> tuple[list[float], list[float]]:
     """At most two points (least and greatest) in each of `buckets` slices of the x range, so that no peak is lost."""
     if len(xs) <= 2 * buckets or high <= low:
         return list(xs), list(ys)
@@ -88,10 +90,10 @@ def thin(xs: Sequence[float], ys: Sequence[float], low: float, high: float, buck
         slices.setdefault(int((x - low) / (high - low) * buckets), []).append((x, y))
     for key in sorted(slices):
         points = slices[key]
-        if any(y != y for _, y in points):
+        if any(math.isnan(y) for _, y in points):
             out_x.append(points[0][0])
             out_y.append(math.nan)
-            points = [p for p in points if p[1] == p[1]]
+            points = [p for p in points if not math.isnan(p[1])]
         ends = sorted({min(points, key=lambda p: p[1]), max(points, key=lambda p: p[1])}) if points else []
         out_x.extend(x for x, _ in ends)
         out_y.extend(y for _, y in ends)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tokpit.domain.metrics import metric
 from tokpit.store.live import Series, ServerState
@@ -12,12 +13,11 @@ from tokpit.ui.charts.braille import BrailleCanvas
 from tokpit.ui.charts.model import Chart, ChartCanvas, Curve, nice_top, time_ticks, with_gaps, y_ticks
 from tokpit.ui.charts.plotext_canvas import PlotextCanvas
 from tokpit.ui.palette import SERIES
-from tokpit.ui.text import Row, Span
+from tokpit.ui.text import Row, Span, row_width, safe, wrap
 from tokpit.ui.view import View
-from tokpit.ui.widgets.hardware import age_spans
 from tokpit.ui.widgets.panel import Panel
 
-PLOTEXT_MIN = (44, 8)
+PLOTEXT_MIN = (36, 8)
 """Width and height of a body from which the larger engine is worth its cost."""
 NARROW = 30
 
@@ -38,9 +38,22 @@ class ChartSpec:
 
 LIVE_CHARTS = (
     ChartSpec("chart-gen", "generation", ("gen_tps",), floor=10.0, always=True, short="gen"),
-    ChartSpec("chart-batch", "requests", ("running_reqs", "queue_reqs", "max_running_reqs"), floor=4.0, always=True, short="reqs"),
+    ChartSpec(
+        "chart-batch",
+        "requests",
+        ("running_reqs", "queue_reqs", "max_running_reqs"),
+        floor=4.0,
+        always=True,
+        short="reqs",
+    ),
     ChartSpec("chart-accept", "acceptance", ("accept_len",), floor=2.0, low=1.0, short="accept"),
-    ChartSpec("chart-cache", "cache use", ("kv_usage", "state_usage", "swa_usage", "host_cache_usage"), floor=1.0, short="cache"),
+    ChartSpec(
+        "chart-cache",
+        "cache use",
+        ("kv_usage", "state_usage", "swa_usage", "host_cache_usage"),
+        floor=1.0,
+        short="cache",
+    ),
     ChartSpec("chart-prefill", "prefill", ("prompt_tps",), floor=100.0),
     ChartSpec("chart-latency", "TTFT", ("ttft_p50_s", "ttft_p99_s"), floor=0.1),
     ChartSpec("chart-prefix", "prefix hits", ("prefix_hit_rate",), floor=1.0, short="prefix"),
@@ -91,7 +104,9 @@ class ChartPanel(Panel):
 
     def has_data(self, server: ServerState | None) -> bool:
         """Whether any of the metrics has ever had a value."""
-        return server is not None and any(t in server.series and server.series[t].last is not None for t in self.spec.tags)
+        return server is not None and any(
+            t in server.series and server.series[t].last is not None for t in self.spec.tags
+        )
 
     def heading(self, width: int) -> tuple[Row, Row]:
         """Title, then each current value in its curve's colour, and the age once it is not fresh."""
@@ -113,10 +128,14 @@ class ChartPanel(Panel):
             if tag in _SHORT:
                 spans.append((_SHORT[tag] + " ", "dim"))
                 value = value.removesuffix(" req")
+            if stale and width < NARROW:
+                value = value.partition(" ")[0]
             spans.append((value, "stale" if stale else style))
-        age = list(age_spans(self.view, newest))
-        if age and width > 34:
-            spans += [("  ", "fg"), *age]
+        age = self.view.age(newest)
+        if age is not None and self.view.stale(newest):
+            spans += [(" ", "fg"), (figures.duration(age) + (" old" if width >= NARROW else ""), "warn")]
+        if self.spec.short and row_width(title) + row_width(spans) + 2 > width:
+            title = [(self.spec.short, "title")]
         return title, spans
 
     def body(self, width: int, height: int) -> Sequence[Row]:
@@ -125,7 +144,8 @@ class ChartPanel(Panel):
         if server is None:
             return []
         if not self.has_data(server):
-            return [[("no figures yet", "dim")]]
+            note = server.facts.get("metrics_note") if self.spec.always else None
+            return [[(line, "dim")] for line in wrap(safe(note) if note else "no figures yet", width)]
         return self.canvas(width, height).draw(self.chart(server, width, height), width, height)
 
     def chart(self, server: ServerState, width: int, height: int) -> Chart:
@@ -173,6 +193,6 @@ class ChartPanel(Panel):
 def _gap(series: Series, view: View) -> float:
     """Silence longer than this is a gap: eight usual steps, and at least five seconds of real time."""
     times = list(series.times)[-60:]
-    steps = sorted(b - a for a, b in zip(times, times[1:], strict=False))
+    steps = sorted(b - a for a, b in pairwise(times))
     usual = steps[len(steps) // 2] if steps else 1.0
     return max(usual * 8, 5.0 * (view.clock.factor(view.host) if view.host else 1.0))

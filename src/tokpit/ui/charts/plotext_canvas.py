@@ -6,6 +6,7 @@ of its kernel. Colours go in as codes 1, 2, 3 ... and come back out as palette n
 
 from __future__ import annotations
 
+import math
 import re
 from importlib import import_module
 from typing import Any
@@ -33,7 +34,7 @@ class PlotextCanvas:
 
     def draw(self, chart: Chart, width: int, height: int) -> list[Row]:
         """Exactly `height` rows."""
-        curves = [c for c in chart.curves if any(y == y for y in c.ys)]
+        curves = [c for c in chart.curves if not all(math.isnan(y) for y in c.ys)]
         if width < MIN_WIDTH or height < MIN_HEIGHT or not curves:
             return self._small.draw(chart, width, height)
         if self._figure is None:
@@ -48,19 +49,21 @@ class PlotextCanvas:
         figure.axes(False, axis=1, side=1)
         figure.plot_size(width, height)
         cells = width - gutter_width(chart.y_ticks) - 1
+        low, high = chart.y_range
         sequence = []
         pieces: list[tuple[list[float], list[float]]] = []
         for code, curve in enumerate(curves, start=1):
             styles[code] = curve.style
             for xs, ys in _pieces(*thin(curve.xs, curve.ys, *chart.x_range, cells)):
                 sequence.append(self._pixel(foreground=code))
-                pieces.append((xs, ys))
+                pieces.append((xs, [min(max(y, low), high) for y in ys]))
         for x in chart.marks:
             sequence.append(self._pixel(foreground=_MARK_CODE))
-            pieces.append(([x, x], list(chart.y_range)))
+            pieces.append(([x] * height, [low + (high - low) * n / max(1, height - 1) for n in range(height)]))
         figure._cycler.set_sequence(sequence)
-        for xs, ys in pieces:
-            figure.draw(figure.signal(xs, ys, marker="braille").lines(len(xs) > 1))
+        for index, (xs, ys) in enumerate(pieces):
+            connected = len(xs) > 1 and index < len(pieces) - len(chart.marks)
+            figure.draw(figure.signal(xs, ys, marker="braille").lines(connected))
         figure.ruler("x", "lower").lim(*chart.x_range)
         figure.ruler("y", "left").lim(*chart.y_range)
         figure.ruler("y", "left").ticks([v for v, _ in chart.y_ticks], [label for _, label in chart.y_ticks])
@@ -80,7 +83,7 @@ def _pieces(xs: list[float], ys: list[float]) -> list[tuple[list[float], list[fl
     run_x: list[float] = []
     run_y: list[float] = []
     for x, y in zip(xs, ys, strict=True):
-        if y == y:
+        if not math.isnan(y):
             run_x.append(x)
             run_y.append(y)
         elif run_x:

@@ -1,9 +1,7 @@
-"""What every screen shares: the pump that redraws what changed, and the running of commands with errors as sentences."""
+"""What every screen shares: the pump that redraws what changed, and the running of commands."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.screen import Screen
@@ -52,16 +50,6 @@ class PumpedScreen(Screen[None]):
         for panel in self.query(Panel):
             panel.redraw()
 
-    def run_command(self, command_id: str, then: Callable[[Any], None] | None = None, **args: Any) -> None:
-        """Run a command in the background; its error becomes a notice."""
-
-        async def work() -> None:
-            result = await attempt(self.console, command_id, **args)
-            if then is not None and self.is_attached:
-                then(result)
-
-        self.run_worker(work(), exit_on_error=False, group="commands")
-
     def action_command_palette(self) -> None:
         """The command palette, also where a widget has the focus."""
         self.app.action_command_palette()
@@ -70,8 +58,7 @@ class PumpedScreen(Screen[None]):
 async def attempt(console: TokpitApp, command_id: str, **args: Any) -> Any:
     """Run a command; None where it failed, with the sentence shown."""
     try:
-        result = console.session.execute(command_id, **args)
-        return await result if inspect.isawaitable(result) else result
+        return await console.session.execute(command_id, **args)
     except TokpitError as error:
         tell(console, error.message, hint=error.hint, bad=True)
     return None

@@ -12,8 +12,8 @@ from textual.widgets import Input
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.charts.panel import LIVE_CHARTS, ChartPanel
 from tokpit.ui.screens.base import PumpedScreen, tell
-from tokpit.ui.text import Row, Span
-from tokpit.ui.view import View, simulated_label
+from tokpit.ui.text import Row, safe
+from tokpit.ui.view import View
 from tokpit.ui.widgets.flags import FlagsPanel
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.hardware import GpuPanel, MemoryPanel
@@ -28,6 +28,8 @@ WINDOWS_S = (60.0, 7200.0)
 
 class Empty(Panel):
     """Shown in place of charts and log while there is no server to show."""
+
+    framed = False
 
     def __init__(self, view: View) -> None:
         super().__init__(id="empty")
@@ -49,7 +51,7 @@ class Empty(Panel):
 
     def _lines(self) -> list[Row]:
         host, state = self.view.host, self.view.host_state
-        if host is None:
+        if host is None or not (host := safe(host)):
             return [[("no host selected", "bold")], [], [("start with ", "dim"), ("tokpit HOST", "fg")]]
         trouble = link_trouble(state.link if state else None)
         if trouble:
@@ -69,6 +71,7 @@ class Cockpit(PumpedScreen):
     """See the module docstring. Panels fold by size: the larger the terminal, the more charts."""
 
     BINDINGS = bindings_for("cockpit")
+    AUTO_FOCUS = "#tree"
     CSS = """
     Cockpit #left { width: 26; }
     Cockpit #charts { layout: grid; grid-size: 2 2; grid-gutter: 0; height: 10; }
@@ -105,7 +108,6 @@ class Cockpit(PumpedScreen):
         """The tree has the focus first."""
         super().on_mount()
         self.fold()
-        self.query_one(HostTree).focus()
 
     def on_resize(self, event: events.Resize) -> None:
         """Fold or unfold."""
@@ -124,8 +126,15 @@ class Cockpit(PumpedScreen):
         has_server = self.view.server is not None
         gpus = self.query_one(GpuPanel)
         wanted = tuple(c.spec.id for c in self._charts if c.spec.always or c.has_data(self.view.server))
-        key = (width, height, has_server, wanted, gpus.wanted_rows(), self.query_one(HostTree).wanted_rows())
-        key = (*key, self._zoomed)
+        key = (
+            width,
+            height,
+            has_server,
+            wanted,
+            gpus.wanted_rows(),
+            self.query_one(HostTree).wanted_rows(),
+            self._zoomed,
+        )
         if key == self._folded_for or not width:
             return
         self._folded_for = key
@@ -181,7 +190,7 @@ class Cockpit(PumpedScreen):
         if self.view.server is None or self.view.server_id is None:
             tell(self.console, "no server is selected")
             return
-        self.run_command("server.stop", server_id=self.view.server_id)
+        self.console.start_command("server.stop", server_id=self.view.server_id)
 
     def action_refresh_host(self) -> None:
         """Look at the host again."""
@@ -260,7 +269,7 @@ def chart_height(rows: int, lines: int) -> int:
     """Rows of the chart area."""
     if lines == 1:
         return max(5, min(14, rows // 3))
-    return max(10, min(30, rows // 2))
+    return max(10, min(30, rows * 11 // 20))
 
 
 def _fill_last_row(charts: Sequence[ChartPanel], shown: Sequence[str], columns: int) -> None:
@@ -269,9 +278,3 @@ def _fill_last_row(charts: Sequence[ChartPanel], shown: Sequence[str], columns: 
     for panel in charts:
         last = bool(shown) and panel.spec.id == shown[-1]
         panel.styles.column_span = columns - rest + 1 if last and rest else 1
-
-
-def label_row(view: View) -> list[Span]:
-    """The badge of a host that is not a real machine, for screens without the header."""
-    label = simulated_label(view.session, view.host)
-    return [(f" {label} ", "badge")] if label else []

@@ -6,6 +6,7 @@ import inspect
 import time
 from collections.abc import Sequence
 
+from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.widgets import DataTable, Static
@@ -47,7 +48,11 @@ class RunPanel(Panel):
             return []
         took = figures.duration(run.ended_at - run.started_at) if run.ended_at is not None else figures.NA
         rows: list[Row] = [
-            [(safe(run.target), "bold"), (f"  {model_name(run.model) if run.model else ''}", "fg"), (f"  took {took}", "dim")],
+            [
+                (safe(run.target), "bold"),
+                (f"  {model_name(run.model) if run.model else ''}", "fg"),
+                (f"  took {took}", "dim"),
+            ],
             [(" ".join(name.rjust(w) for name, w in COLUMNS), "dim")],
         ]
         rows += [[(level_text(level), "fg")] for level in run.levels]
@@ -133,13 +138,13 @@ class HistoryScreen(PumpedScreen):
                 run.status,
                 run.id,
             )
-            table.add_row(*(content(crop(safe(cell), 40)) for cell in cells), key=run.id)
+            table.add_row(*(Text(crop(safe(cell), 40)) for cell in cells), key=run.id)
         if found:
             self._show(found[0])
 
     @on(DataTable.RowHighlighted)
     def _highlighted(self, event: DataTable.RowHighlighted) -> None:
-        run = self.runs.get(str(event.row_key.value)) if event.row_key else None
+        run = self.runs.get(str(event.row_key.value))
         if run is not None:
             self._show(run)
 

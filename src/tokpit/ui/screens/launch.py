@@ -15,7 +15,7 @@ from tokpit.domain.text import mask_secrets
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.forms import LAUNCH_FIELDS, first_values, preview
 from tokpit.ui.screens.base import PumpedScreen, tell
-from tokpit.ui.text import content
+from tokpit.ui.text import content, safe
 from tokpit.ui.view import ENGINE_TITLES, View
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.header import Header
@@ -37,7 +37,10 @@ class LaunchScreen(PumpedScreen):
     """See the module docstring. Leaving does not end a launch under way."""
 
     BINDINGS = bindings_for("launch")
-    CSS = FORM_CSS + """
+    AUTO_FOCUS = "#field-model"
+    CSS = (
+        FORM_CSS
+        + """
     LaunchScreen #preview-title { margin-top: 1; }
     LaunchScreen #preview { height: auto; max-height: 9; padding: 0 1; margin: 0 1; background: $surface; }
     LaunchScreen #preview.off { color: $warning; }
@@ -45,6 +48,7 @@ class LaunchScreen(PumpedScreen):
     LaunchScreen.running .form, LaunchScreen.running .heading, LaunchScreen.running #preview { display: none; }
     LaunchScreen.running #steps { display: block; }
     """
+    )
 
     def __init__(self, view: View, host: str) -> None:
         super().__init__(view)
@@ -58,6 +62,8 @@ class LaunchScreen(PumpedScreen):
         if running is None and host_spec is not None and host_spec.programs:
             self._engine = next((e for e in host_spec.programs if e in ENGINE_TITLES), "sglang")
         self._values = first_values(host_spec, self._engine)
+        if running is not None and running.info.model:
+            self._values["model"] = safe(running.info.model)
 
     def compose(self) -> ComposeResult:
         """Fields, the command line, the steps."""
@@ -78,9 +84,8 @@ class LaunchScreen(PumpedScreen):
         yield Footer("launch")
 
     def on_mount(self) -> None:
-        """The model is what is asked for first."""
+        """Show the command line as the form stands."""
         super().on_mount()
-        self.query_one("#field-model", Input).focus()
         self.update_preview()
 
     def fields(self) -> dict[str, str]:
@@ -127,6 +132,9 @@ class LaunchScreen(PumpedScreen):
         if self.spec is None:
             tell(self.console, self.problem, bad=True)
             return
+        if f"server.launch {self.host}" in self.console.busy:
+            tell(self.console, "already under way: looking at the host, or waiting for your answer")
+            return
         self.operation_id = f"launch-{secrets.token_hex(4)}"
         self.console.start_command("server.launch", spec=self.spec, operation_id=self.operation_id)
 
@@ -138,8 +146,13 @@ class LaunchScreen(PumpedScreen):
             self.console.select(self.host, server)
 
     def action_leave(self) -> None:
-        """Back; a launch under way goes on."""
+        """Back; a launch under way goes on, one that failed gives its form back first."""
         operation = self.operation()
+        if operation is not None and operation.status == "failed":
+            self.operation_id = ""
+            self.before_pump()
+            self.query_one("#field-raw", Input).focus()
+            return
         if operation is not None and operation.status == "running":
             tell(self.console, "the launch goes on; its server is in the tree")
         self.app.pop_screen()

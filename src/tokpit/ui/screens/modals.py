@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -23,6 +23,8 @@ _CSS = """
 {name} .title { text-style: bold; }
 {name} .risk { color: $warning; }
 {name} .destructive { color: $error; text-style: bold; }
+{name} Input { height: 1; border: none; background: $panel; padding: 0 1; margin-top: 1; }
+{name} Input:focus { background: $primary 30%; }
 {name} #buttons { height: auto; margin-top: 1; align-horizontal: right; }
 {name} Button { margin-left: 2; min-width: 12; }
 """
@@ -31,8 +33,10 @@ _CSS = """
 class ConfirmScreen(ModalScreen[bool]):
     """Cancel has the focus; a destructive command wants its word typed first."""
 
+    AUTO_FOCUS = "#cancel"
+
     CSS = _CSS.replace("{name}", "ConfirmScreen")
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,n", "cancel", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", show=False)]
 
     def __init__(self, request: ConfirmRequest) -> None:
         super().__init__()
@@ -51,15 +55,22 @@ class ConfirmScreen(ModalScreen[bool]):
                     yield Static(content("\n".join(mask_secrets(line) for line in request.lines)))
             if request.typed_word:
                 yield Static(content(f"Type {request.typed_word} to go on:"))
-                yield Input(id="word", compact=True)
+                yield Input(id="word", placeholder=request.typed_word, compact=True, select_on_focus=False)
             with Horizontal(id="buttons"):
                 yield Button("Cancel", id="cancel")
                 yield Button("Do it", id="go", variant="error" if request.typed_word else "primary")
 
     def on_mount(self) -> None:
-        """Doing nothing is the answer at hand."""
+        """A word that must be typed locks the button."""
         self.query_one("#go", Button).disabled = bool(self.request.typed_word)
-        self.query_one("#cancel", Button).focus()
+
+    def on_key(self, event: events.Key) -> None:
+        """What is typed goes into the line although Cancel has the focus."""
+        word = self.query("#word").first(Input) if self.request.typed_word else None
+        if word is not None and not word.has_focus and event.is_printable and event.character and event.key != "space":
+            event.stop()
+            word.focus()
+            word.insert_text_at_cursor(event.character)
 
     @on(Input.Changed, "#word")
     def _typed(self, event: Input.Changed) -> None:
@@ -83,6 +94,8 @@ class ConfirmScreen(ModalScreen[bool]):
 class PromptScreen(ModalScreen["str | None"]):
     """One line of text: a password or passphrase (hidden), or yes to a host key's fingerprint."""
 
+    AUTO_FOCUS = "#answer, #cancel"
+
     CSS = _CSS.replace("{name}", "PromptScreen")
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", show=False)]
 
@@ -99,16 +112,14 @@ class PromptScreen(ModalScreen["str | None"]):
             yield Static(content(title.get(self.kind, self.kind)), classes="title")
             yield Static(content(self.question), id="question")
             if hostkey:
-                yield Static(content("Compare it with what the host's owner gave you before you accept."), classes="risk")
+                yield Static(
+                    content("Compare it with what the host's owner gave you before you accept."), classes="risk"
+                )
             else:
                 yield Input(password=True, id="answer", compact=True)
             with Horizontal(id="buttons"):
                 yield Button("Refuse" if hostkey else "Cancel", id="cancel")
                 yield Button("Accept" if hostkey else "OK", id="go", variant="warning" if hostkey else "primary")
-
-    def on_mount(self) -> None:
-        """The line, or refusing, is at hand."""
-        self.query_one("#cancel" if self.kind == "hostkey" else "#answer").focus()
 
     @on(Input.Submitted, "#answer")
     def _entered(self, event: Input.Submitted) -> None:

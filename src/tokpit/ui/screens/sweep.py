@@ -12,6 +12,7 @@ from textual.widgets import Input, Static
 from tokpit.domain.records import Operation
 from tokpit.errors import UsageError
 from tokpit.ui.actions import bindings_for
+from tokpit.ui.charts.panel import LIVE_CHARTS, ChartPanel
 from tokpit.ui.forms import SWEEP_FIELDS, sweep_plan
 from tokpit.ui.screens.base import PumpedScreen, tell
 from tokpit.ui.screens.launch import FORM_CSS
@@ -26,11 +27,17 @@ class SweepScreen(PumpedScreen):
     """See the module docstring."""
 
     BINDINGS = bindings_for("sweep")
-    CSS = FORM_CSS + """
+    AUTO_FOCUS = "#field-levels"
+    CSS = (
+        FORM_CSS
+        + """
     SweepScreen LevelsPanel { height: 12; }
     SweepScreen LevelsChart { height: 1fr; min-height: 5; }
+    SweepScreen #live { height: 9; display: none; }
+    SweepScreen.started.tall #live { display: block; }
     SweepScreen.started .form, SweepScreen.started .heading { display: none; }
     """
+    )
 
     def __init__(self, view: View, server_id: str) -> None:
         super().__init__(view)
@@ -48,13 +55,11 @@ class SweepScreen(PumpedScreen):
                     yield Static(content(label), classes="label")
                     yield Input(value=value, placeholder=hint, id=f"field-{name}", compact=True)
         yield LevelsPanel(self.view, self.operation)
+        with Horizontal(id="live"):
+            for spec in LIVE_CHARTS[:2]:
+                yield ChartPanel(self.view, spec)
         yield LevelsChart(self.view, lambda: op.levels if (op := self.operation()) else ())
         yield Footer("sweep")
-
-    def on_mount(self) -> None:
-        """The levels are what is changed most."""
-        super().on_mount()
-        self.query_one("#field-levels", Input).focus()
 
     def on_resize(self) -> None:
         """The table keeps what it needs, the chart takes the rest."""
@@ -84,6 +89,9 @@ class SweepScreen(PumpedScreen):
         except UsageError as error:
             tell(self.console, error.message, bad=True)
             return
+        if f"sweep.start {self.server_id}" in self.console.busy:
+            tell(self.console, "a sweep of this server is under way already")
+            return
         self.operation_id = f"sweep-{secrets.token_hex(4)}"
         self.console.start_command("sweep.start", target=self.server_id, operation_id=self.operation_id, **plan)
 
@@ -95,17 +103,14 @@ class SweepScreen(PumpedScreen):
         self._fold()
 
     def _fold(self) -> None:
-        operation = self.operation()
-        rows = 3
-        if operation is not None:
-            rows = 2 + len(operation.levels) + (1 if operation.status == "running" else 4 + len(operation.result))
-            rows += len(operation.error) // max(20, self.size.width - 8) if operation.error else 0
-        height = max(5, min(rows + 2, max(6, (self.size.height - 3) * 3 // 5)))
-        self.query_one(LevelsPanel).styles.height = height
+        self.set_class(self.size.height >= 36, "tall")
+        panel = self.query_one(LevelsPanel)
+        rows = len(panel.body(max(20, self.size.width - 4), 1000)) + 2
+        panel.styles.height = max(5, min(rows, max(6, (self.size.height - 3) * 3 // 5)))
 
     def action_stop_or_leave(self) -> None:
         """Stop at once and keep what was measured; once nothing runs, back."""
         if self.running:
-            self.run_command("sweep.stop", op_id=self.operation_id)
+            self.console.start_command("sweep.stop", op_id=self.operation_id)
         else:
             self.app.pop_screen()

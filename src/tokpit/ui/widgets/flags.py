@@ -10,7 +10,7 @@ from tokpit.ui.text import Row, crop, fit, safe
 from tokpit.ui.view import View
 from tokpit.ui.widgets.panel import Panel
 
-_SKIPPED = frozenset({"model", "port", "listen", "served_name"})
+_SKIPPED = frozenset({"model", "port", "listen", "served_name", "elapsed_s"})
 
 
 class FlagsPanel(Panel):
@@ -41,11 +41,17 @@ class FlagsPanel(Panel):
         rows: list[Row] = []
         for name, value in settings.given().items():
             if name not in _SKIPPED:
-                rows.append([(fit(name.replace("_", " "), label), "dim"), (crop(" " + _text(value), width - label), "fg")])
+                rows.append(
+                    [(fit(name.replace("_", " "), label), "dim"), (crop(" " + _text(value), width - label), "fg")]
+                )
         for line in _flags(settings.raw):
             rows.append([(crop(line, width), "fg")])
         for name, fact in server.facts.items():
-            rows.append([(fit(safe(name).replace("_", " "), label), "dim"), (crop(" " + _text(fact), width - label), "accent")])
+            if "." in name or isinstance(fact, (str, tuple)) or name in _SKIPPED:
+                continue
+            rows.append(
+                [(fit(safe(name).replace("_", " "), label), "dim"), (crop(" " + _text(fact), width - label), "accent")]
+            )
         return rows or [[("none given: the engine's defaults", "dim")]]
 
 

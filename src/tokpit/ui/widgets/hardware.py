@@ -55,8 +55,9 @@ class GpuPanel(Panel):
         for gpu in record.gpus:
             rows += self._gpu(gpu, each, width, stale)
         for problem in record.problems:
-            where = f"GPU {problem.index}: " if problem.index is not None else ""
-            lines = wrap(where + safe(problem.text), width - 2)
+            said = safe(problem.text)
+            where = f"GPU {problem.index}: " if problem.index is not None and f"GPU {problem.index}" not in said else ""
+            lines = wrap(where + said, width - 2)
             rows += [[("! " if n == 0 else "  ", "warn"), (line, "warn")] for n, line in enumerate(lines)]
         return rows
 
@@ -73,10 +74,16 @@ class GpuPanel(Panel):
         if rows == _SHORT_ROWS:
             facts: list[Span] = [("  ", "dim"), (f"{_gib(gpu.mem_used_mib)}/{_gib(gpu.mem_total_mib)}G ", style)]
             facts += throttle or [(f"{power}W {temp}°C", "dim")]
-            return [[(f"{gpu.index} ", "dim"), *gauge_row("", gpu.util, figures.percent(gpu.util), width - 2, stale)], facts]
+            return [
+                [(f"{gpu.index} ", "dim"), *gauge_row("", gpu.util, figures.percent(gpu.util), width - 2, stale)],
+                facts,
+            ]
         mem_text = f"{_gib(gpu.mem_used_mib)}/{_gib(gpu.mem_total_mib)}G"
         limit = f"/{gpu.power_limit_w:.0f}" if gpu.power_limit_w is not None else ""
-        last: list[Span] = [(f"{power}{limit} W", style), (f"  {temp} °C", heat_style(gpu.temp_c) if not stale else style)]
+        last: list[Span] = [
+            (f"{power}{limit} W", style),
+            (f"  {temp} °C", heat_style(gpu.temp_c) if not stale else style),
+        ]
         if gpu.sm_clock_mhz is not None:
             last.append((f"  {gpu.sm_clock_mhz:.0f} MHz", "dim"))
         name: list[Span] = [(f"{gpu.index} ", "dim"), (short_gpu(gpu.name), "fg")]
@@ -115,7 +122,10 @@ class MemoryPanel(Panel):
         share = used / total if used is not None and total else None
         text = f"{_g(used)}/{_g(total)}G"
         cpu = f"{figures.percent(memory.cpu_util)}" + (f" of {memory.cores}" if memory.cores else "")
-        rows: list[Row] = [gauge_row("mem", share, text, width, stale, alarm=True), gauge_row("cpu", memory.cpu_util, cpu, width, stale)]
+        rows: list[Row] = [
+            gauge_row("mem", share, text, width, stale, alarm=True),
+            gauge_row("cpu", memory.cpu_util, cpu, width, stale),
+        ]
         extra: list[Span] = []
         if memory.swap_used_bytes:
             extra.append((f"swap {_g(memory.swap_used_bytes)}G  ", "warn"))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tokpit.domain.records import LinkRecord, LinkState
 from tokpit.ui import figures
 from tokpit.ui.text import Row, Span, safe, two_sided
-from tokpit.ui.view import View, engine_title, model_name, simulated_label
+from tokpit.ui.view import View, engine_title, model_name, phase_of, simulated_label
 from tokpit.ui.widgets.panel import Panel
 
 LINKS: dict[LinkState, tuple[str, str, str]] = {
@@ -20,6 +20,7 @@ LINKS: dict[LinkState, tuple[str, str, str]] = {
 }
 PHASES: dict[str, tuple[str, str]] = {
     "ready": ("●", "good-bold"),
+    "serving": ("●", "good-bold"),
     "starting": ("◐", "warn-bold"),
     "loading": ("◐", "warn-bold"),
     "capturing": ("◐", "warn-bold"),
@@ -98,11 +99,15 @@ class Header(Panel):
         if server is None:
             return [(" ", "fg"), ("no server selected", "dim")]
         if not server.alive:
-            return [(" ", "fg"), ("✗ gone", "bad-bold"), ("  the process has ended; its log and last figures stay", "dim")]
-        phase = server.phase.phase if server.phase else "unknown"
+            return [
+                (" ", "fg"),
+                ("✗ gone", "bad-bold"),
+                ("  the process has ended; its log and last figures stay", "dim"),
+            ]
+        phase = phase_of(view, server)
         glyph, style = PHASES.get(phase, ("?", "dim"))
         left: list[Span] = [(" ", "fg"), (f"{glyph} {safe(phase)}", style)]
-        if server.phase and server.phase.detail and phase != "ready":
+        if server.phase and server.phase.detail and phase not in {"ready", "serving"}:
             left.append((f" {safe(server.phase.detail)}", "dim"))
         if server.info.started_at is not None:
             left += [("  up ", "dim"), (figures.duration(view.now() - server.info.started_at), "fg")]
@@ -115,8 +120,9 @@ class Header(Panel):
         if server is None:
             return None
         series = server.series.get("max_running_reqs")
-        known = series.last if series is not None else None
-        known = server.facts.get("max_running_reqs", server.info.settings.max_running) if known is None else known
+        known: object = series.last if series is not None else None
+        if known is None:
+            known = server.facts.get("max_running_reqs", server.info.settings.max_running)
         return f"{known:g}" if isinstance(known, (int, float)) else None
 
     def _facts(self) -> list[tuple[str, str]]:

@@ -44,7 +44,10 @@ class StepsPanel(Panel):
             return [[("asking …", "dim")]]
         head: list[Row] = []
         for command in operation.commands[:2]:
-            head += [[("$ " if n == 0 else "  ", "dim"), (line, "dim")] for n, line in enumerate(wrap(safe(command), width - 2))]
+            head += [
+                [("$ " if n == 0 else "  ", "dim"), (line, "dim")]
+                for n, line in enumerate(wrap(safe(command), width - 2))
+            ]
         head.append([])
         tail = self._verdict(operation, width)
         steps = self._steps(operation, width)
@@ -76,8 +79,10 @@ class StepsPanel(Panel):
         return rows
 
     def _verdict(self, operation: Operation, width: int) -> list[Row]:
+        stuck = operation.result.get("stuck")
         if operation.status == "running":
-            return []
+            return [[("! " if n == 0 else "  ", "warn"), (line, "warn")]
+                    for n, line in enumerate(wrap(safe(stuck), width - 2))] if stuck else []  # fmt: skip
         glyph, style = ENDS.get(operation.status, ("?", "dim"))
         took = figures.duration(operation.t - operation.started_t)
         if operation.status == "done":
@@ -87,12 +92,13 @@ class StepsPanel(Panel):
         rows += [[("  ", "fg"), (line, "bad")] for line in wrap(safe(operation.error), width - 2) if operation.error]
         rows += [[("→ " if n == 0 else "  ", "accent"), (line, "fg")]
                  for n, line in enumerate(wrap(safe(operation.hint), width - 2)) if operation.hint]  # fmt: skip
-        rows += [[("  " + fit(safe(k), 14), "dim"), (safe(v), "fg")] for k, v in operation.result.items()]
-        return rows
+        shown = {k: v for k, v in operation.result.items() if v and k not in {"phase", "stuck", "server", "ready_s"}}
+        return rows + [[("  " + fit(safe(k), 14), "dim"), (safe(v), "fg")] for k, v in shown.items()]
 
 
 COLUMNS: tuple[tuple[str, int], ...] = (
-    ("C", 4), ("ok", 5), ("err", 4), ("tok/s", 8), ("steady", 8), ("avg out", 8), ("elapsed", 8), ("TTFT p50", 9), ("E2E p50", 9),
+    ("C", 4), ("ok", 5), ("err", 4), ("tok/s", 8), ("steady", 8), ("avg out", 8), ("elapsed", 8),
+    ("TTFT p50", 9), ("E2E p50", 9),
 )  # fmt: skip
 
 
@@ -124,7 +130,7 @@ class LevelsPanel(Panel):
             return [*rows, [("not started: ", "dim"), ("^s", "key"), (" starts the sweep", "dim")]]
         best = max((level.output_tps for level in operation.levels), default=0.0)
         rows += [[(level_text(level), "bold" if level.output_tps == best else "fg"),
-                  ("  ◂ most" if level.output_tps == best and len(operation.levels) > 1 else "", "accent")]
+                  (" ◂ top" if level.output_tps == best and len(operation.levels) > 1 else "", "accent")]
                  for level in operation.levels]  # fmt: skip
         if operation.status == "running" and operation.live:
             rows += self._live(operation, width)
@@ -157,8 +163,15 @@ class LevelsPanel(Panel):
         kept = f"{len(operation.levels)} level{'s' if len(operation.levels) != 1 else ''} kept"
         glyph, style = ENDS.get(operation.status, ("?", "dim"))
         where = operation.result.get("path") or operation.result.get("run") or operation.result.get("run_id") or ""
-        rows.append([(f"{glyph} {operation.status}", style), (f"  {kept}", "fg"), (f" as {safe(where)}" if where else "", "dim")])
-        rows += [[("  ", "fg"), (line, "bad")] for line in wrap(safe(operation.error), width - 2) if operation.error]
+        rows.append(
+            [
+                (f"{glyph} {operation.status}", style),
+                (f"  {kept}", "fg"),
+                (f" as {safe(where)}" if where else "", "dim"),
+            ]
+        )
+        if operation.error and operation.status != "stopped":
+            rows += [[("  ", "fg"), (line, "bad")] for line in wrap(safe(operation.error), width - 2)]
         rows += [[("→ ", "accent"), (line, "fg")] for line in wrap(safe(operation.hint), width - 2) if operation.hint]
         rest = {k: v for k, v in operation.result.items() if k not in {"path", "run", "run_id"}}
         rows += [[("  " + fit(safe(k), 14), "dim"), (safe(v), "fg")] for k, v in rest.items()]
@@ -227,5 +240,9 @@ def levels_chart(levels: Sequence[Level], width: int, height: int) -> Chart:
             ticks.append((x, f"{x:g}"))
             taken = place
     return Chart(
-        tuple(curves), (0.0, right), (0.0, top), tuple(ticks), y_ticks(0.0, top, height, lambda v: figures.tick(v, "tok/s"))
+        tuple(curves),
+        (0.0, right),
+        (0.0, top),
+        tuple(ticks),
+        y_ticks(0.0, top, height, lambda v: figures.tick(v, "tok/s")),
     )

@@ -30,8 +30,8 @@ class Panel(Widget):
     ages = True
     """Shows ages: redrawn once a second even when nothing came."""
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
+        super().__init__(id=id)
         self._strips: list[Strip] | None = None
         self._strips_key: tuple[object, ...] = ()
         self._seen: dict[str, int] = {}
@@ -122,7 +122,7 @@ class Panel(Widget):
 
     def rows(self) -> list[Row]:
         """The whole panel as rows: frame, title, body. Tests read the screen through this too."""
-        width, height = self.size
+        width = self.size.width
         inner = self.inner_size()
         body = [crop_row(row, inner.width) for row in list(self.body(inner.width, inner.height))[: inner.height]]
         if not self.framed:

@@ -12,7 +12,7 @@ from textual.message import Message
 from tokpit.domain.records import LinkState
 from tokpit.store.live import HostState, ServerState
 from tokpit.ui.text import Row, Span, crop, safe, two_sided
-from tokpit.ui.view import View, engine_title, model_name, simulated_label
+from tokpit.ui.view import View, engine_title, model_name, phase_of, simulated_label
 from tokpit.ui.widgets.header import PHASES, link_spans
 from tokpit.ui.widgets.panel import Panel
 
@@ -126,8 +126,7 @@ class HostTree(Panel, can_focus=True):
     def _server(self, server_id: str, width: int) -> list[Row]:
         server: ServerState = self.view.store.servers[server_id]
         selected = server_id == self.view.server_id
-        phase = server.phase.phase if server.phase else "unknown"
-        glyph, style = PHASES.get(phase if server.alive else "gone", ("?", "dim"))
+        glyph, style = PHASES.get(phase_of(self.view, server), ("?", "dim"))
         port = f":{server.info.port}" if server.info.port else f"pid {server.info.pid}"
         head: list[Span] = [(glyph + " ", style)]
         name = f"{port} {engine_title(server.info.engine)}"

@@ -1,7 +1,8 @@
 """Stands in for SGLang's kernel package, which has no CPU build on the index.
 
-Every name imports, at any depth; calling one raises NotImplementedError that says which kernel was wanted. That is
-enough for a dense model with `--attention-backend torch_native`; scheduler, log, metrics and HTTP are SGLang's own.
+Every name imports, at any depth. `shapes` has what the tiny models of the real tier need; calling anything else raises
+NotImplementedError that says which kernel was wanted. Use it with `--attention-backend intel_amx`. The scheduler, the
+log, the metrics and HTTP are SGLang's own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ import importlib.machinery
 import sys
 import types
 from typing import Any
+
+import torch
+
+from sgl_kernel.shapes import OPERATORS
 
 __version__ = "0.4.10"
 __path__: list[str] = []
@@ -32,14 +37,14 @@ class _Kernel:
 def _kernel(path: str, name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    return _Kernel(path)
+    return OPERATORS.get(name) or _Kernel(path)
 
 
 def __getattr__(name: str) -> Any:
     return _kernel(f"sgl_kernel.{name}", name)
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _Submodules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Makes every submodule of this package importable, with the same contents."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
@@ -57,4 +62,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Nothing to run."""
 
 
-sys.meta_path.insert(0, _Finder())
+sys.meta_path.insert(0, _Submodules())
+for _name, _operator in OPERATORS.items():
+    setattr(torch.ops.sgl_kernel, _name, _operator)
+torch.cuda.synchronize = lambda _device=None: None  # a model with a draft head calls it on every platform

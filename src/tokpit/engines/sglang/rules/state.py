@@ -41,13 +41,13 @@ def speculation_needs_buffers(ask: Ask) -> RuleAnswer | None:
     if not ask.hybrid or not ask.speculates or ask.settings.prefix_cache is False:
         return None
     given = ask.settings.mamba_strategy
-    if given in _BUFFERED or (ask.since("0.5.14") and given != "no_buffer"):
+    if given in _BUFFERED or ask.since("0.5.14"):
         return None
     if ask.version is None and given in (None, "auto"):
         severity = "warning"
     else:
         severity = "error" if ask.since("0.5.10") is not False else "warning"
-    env = {} if ask.since("0.5.14") else {"SGLANG_ENABLE_SPEC_V2": "1"}
+    env = {"SGLANG_ENABLE_SPEC_V2": "1"}
     off = fix("radix cache off", prefix_cache=False)
     buffered = Fix(label="extra_buffer", settings={"mamba_strategy": "extra_buffer"}, env=env)
     per_request = slots_per_request("extra_buffer", ask.version)
@@ -135,6 +135,16 @@ def no_buffer_pages(ask: Ask) -> RuleAnswer | None:
         return None
     if ask.flag("--attention-backend") == "trtllm_mha":
         return answer("FLAG_CONFLICT", "error", "no_buffer does not go with attention backend trtllm_mha.")
+    if ask.settings.mamba_strategy == "no_buffer" and ask.since("0.5.14") and _overlap(ask):
+        return answer(
+            "FLAG_CONFLICT",
+            "error",
+            "no_buffer does not go with the overlap scheduler.",
+            fixes=(
+                Fix(label="overlap scheduler off", raw_add=("--disable-overlap-schedule",)),
+                fix("strategy not given", mamba_strategy=None),
+            ),
+        )
     page = ask.settings.page_size or 1
     if page <= 1:
         return None
@@ -198,6 +208,8 @@ def predicted_cap(ask: Ask) -> RuleAnswer | None:
     each = slots_per_request(
         s.mamba_strategy, ask.version, prefix_cache=s.prefix_cache is not False, overlap=_overlap(ask)
     )
+    if each is None and ask.version is None and ask.speculates:
+        each = slots_per_request("extra_buffer")  # the only strategy under which speculation starts in every release
     if each is None:
         return None
     asked = s.max_running if s.max_running is not None else (SPEC_DEFAULT_MAX_RUNNING if ask.speculates else None)
@@ -214,7 +226,7 @@ def predicted_cap(ask: Ask) -> RuleAnswer | None:
     return answer(
         "QUEUE_LIMITED_BY_STATE_SLOTS",
         "error" if cap < 1 else "warning",
-        f"Only {cap} requests will run at once, set by state slots"
+        f"Only {cap} request{'' if cap == 1 else 's'} will run at once, set by state slots"
         + (f" and not by max_running_requests {wanted}" if wanted is not None else "")
         + "; the rest queues. A host cache adds no running slots.",
         f"{sums}" + (f"; {wanted} x {each} = {more} slots would be needed for {wanted}" if more is not None else ""),

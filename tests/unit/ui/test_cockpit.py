@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from console_feed import HOST, Recorder, fill, gpu, link, server
+from console_screen import SIZES, console, rows, shows, text, until
+from tokpit.domain.records import GpuRecord, HostRecord, LinkState, Problem, Sample, ServersRecord
+from tokpit.transport.base import HostSpec
+from tokpit.ui.charts.panel import ChartPanel
+from tokpit.ui.widgets.tree import HostTree
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
+async def test_every_size_shows_state_figures_hardware_log_and_keys(size: tuple[int, int]) -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, size) as pilot:
+        screen = await shows(pilot, "Qwen3.6-27B", "SGLang", "ready", "following")
+        for word in (":30000", "up 2h0", "MTP", "run 9", "queue 39", "state 94%", "tok/s", "tok/step"):
+            assert word in screen, word
+        for word in ("RTX PRO 6000", "97%", "89/96G", "412", "71", "168/256G", "retracted 2 requests"):
+            assert word in screen, word
+        footer = rows(pilot)[-1]
+        assert "l launch" in footer
+        assert "q quit" in footer
+        assert all(len(row) == size[0] for row in rows(pilot))
+
+
+async def test_larger_terminals_show_more_of_the_log() -> None:
+    counts = []
+    for size in SIZES:
+        session = Recorder()
+        fill(session.store)
+        async with console(session, size) as pilot:
+            await shows(pilot, "following")
+            counts.append(text(pilot).count("Decode batch"))
+    assert counts == sorted(counts)
+    assert counts[0] >= 6
+
+
+async def test_charts_have_axes_with_units_of_time_and_value() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (120, 40)) as pilot:
+        screen = await shows(pilot, "generation", "-5m", "now", "100%")
+        assert any("500" in row for row in screen.split("\n"))
+
+
+async def test_a_chart_without_any_figure_takes_no_room() -> None:
+    session = Recorder()
+    info = server(engine="llamacpp")
+    session.store.apply(link())
+    session.store.apply(ServersRecord(HOST, time.time(), (info,)))
+    session.store.apply(Sample(info.id, time.time(), "metrics", {"gen_tps": 31.5, "running_reqs": 1.0}))
+    async with console(session) as pilot:
+        screen = await shows(pilot, "31.5 tok/s")
+        assert "acceptance" not in screen
+        assert "cache use" not in screen
+
+
+async def test_host_without_a_server_says_so_and_names_the_key() -> None:
+    session = Recorder()
+    session.store.apply(link())
+    session.store.apply(HostRecord(HOST, time.time(), 8 << 30, 4 << 30))
+    async with console(session) as pilot:
+        await shows(pilot, f"no server found on {HOST}", "press l to launch")
+
+
+async def test_before_anything_has_come_it_says_that_it_is_looking() -> None:
+    session = Recorder()
+    session.store.apply(link())
+    async with console(session) as pilot:
+        await shows(pilot, f"looking for servers on {HOST}")
+
+
+async def test_a_lost_link_is_shown_with_reason_and_retry_and_figures_turn_stale() -> None:
+    session = Recorder()
+    fill(session.store, end=time.time() - 60)
+    session.store.apply(link(LinkState.LOST, reason="no answer to 3 keepalives", retry_in_s=8.0))
+    async with console(session) as pilot:
+        screen = await shows(pilot, "link lost", "no answer to 3 keepalives", "retry in 8s", "stale, 1m0")
+        assert not any("tok/s" in row[:32] for row in screen.split("\n")), "the tree still shows a live rate"
+        panel = pilot.app.screen.query_one("#chart-gen", ChartPanel)
+        assert "stale" in {style for _, style in panel.heading(60)[1]}
+
+
+async def test_figures_that_stopped_coming_turn_stale_on_a_good_link() -> None:
+    session = Recorder()
+    fill(session.store, end=time.time() - 45)
+    async with console(session) as pilot:
+        panel = pilot.app.screen.query_one("#chart-gen", ChartPanel)
+        _, right = panel.heading(60)
+        assert {"stale", "warn"} <= {style for _, style in right}
+        assert any("old" in word for word, _ in right)
+
+
+async def test_a_simulated_host_is_marked_with_its_clock_on_every_size() -> None:
+    for size in SIZES:
+        session = Recorder(host_specs={HOST: HostSpec(name=HOST, label="simulated", clock_factor=20)})
+        fill(session.store)
+        async with console(session, size) as pilot:
+            await shows(pilot, "simulated · clock ×20")
+            assert "simulated · clock ×20" in rows(pilot)[0]
+
+
+async def test_gpu_problems_and_throttling_are_said() -> None:
+    session = Recorder()
+    fill(session.store)
+    problem = Problem("GPU_LOST", "GPU 1 has fallen off the bus", 1)
+    session.store.apply(GpuRecord(HOST, time.time(), (gpu(throttle=("hw-thermal",)),), (problem,)))
+    async with console(session) as pilot:
+        await shows(pilot, "hw-thermal", "GPU 1 has fallen", "bus")
+
+
+async def test_a_host_without_gpu_says_so() -> None:
+    session = Recorder()
+    fill(session.store)
+    session.store.apply(GpuRecord(HOST, time.time()))
+    async with console(session) as pilot:
+        await shows(pilot, "no NVIDIA GPU")
+
+
+async def test_unknown_gpu_figures_are_not_zero() -> None:
+    session = Recorder()
+    fill(session.store)
+    session.store.apply(GpuRecord(HOST, time.time(), (gpu(util=None, mem_used_mib=None, power_w=None, temp_c=None),)))
+    async with console(session) as pilot:
+        screen = await shows(pilot, "–/96G")
+        assert "0%" not in "".join(row[:30] for row in screen.split("\n") if "util" in row)
+
+
+async def test_a_server_that_has_gone_keeps_its_log_and_says_gone() -> None:
+    session = Recorder()
+    fill(session.store)
+    session.store.apply(ServersRecord(HOST, time.time(), ()))
+    async with console(session) as pilot:
+        await shows(pilot, "gone", "Decode batch")
+
+
+async def test_arrows_in_the_tree_choose_another_server_and_watch_it() -> None:
+    session = Recorder()
+    first = fill(session.store)
+    other = server(pid=5000, port=30_001, served_name="second-model")
+    session.store.apply(ServersRecord(HOST, time.time(), (server(), other)))
+    async with console(session) as pilot:
+        await until(pilot, lambda: first in session.watched)
+        assert isinstance(pilot.app.focused, HostTree)
+        await pilot.press("down")
+        await shows(pilot, "second-model")
+        await until(pilot, lambda: f"{HOST}:30001" in rows(pilot)[0])
+        assert other.id in session.watched
+        await pilot.press("up", "up")
+        await until(pilot, lambda: pilot.app.view.server_id is None)  # type: ignore[attr-defined]
+
+
+async def test_new_figures_reach_the_screen_without_a_key() -> None:
+    session = Recorder()
+    server_id = fill(session.store)
+    async with console(session) as pilot:
+        await shows(pilot, "following")
+        session.store.apply(Sample(server_id, time.time() + 0.5, "log", {"gen_tps": 123.4}))
+        await shows(pilot, "123.4 tok/s")
+
+
+async def test_resizing_folds_and_unfolds() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (200, 60)) as pilot:
+        await shows(pilot, "acceptance", "╭─ hosts")
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "╭" not in text(pilot))
+        assert "accept" in text(pilot)
+        await pilot.resize_terminal(60, 16)
+        await shows(pilot, "q quit")
+
+
+async def test_figures_older_than_the_console_are_kept_when_the_window_is_widened() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session) as pilot:
+        await shows(pilot, "-5m")
+        await pilot.press("minus")
+        await shows(pilot, "-10m")
+        await pilot.press("plus", "plus")
+        await shows(pilot, "-2m30s")
+
+
+async def test_large_charts_are_drawn_by_plotext_once_it_is_loaded() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (200, 60)) as pilot:
+        await until(pilot, lambda: pilot.app.plotext_ready)  # type: ignore[attr-defined]
+        panel = pilot.app.screen.query_one("#chart-gen", ChartPanel)
+        await until(pilot, lambda: panel.canvas(*panel.inner_size()).name == "plotext")
+        panel.redraw()
+        await shows(pilot, "└┬", "376.5 tok/s")
+
+
+async def test_on_a_narrow_screen_a_stale_chart_still_says_how_old_it_is() -> None:
+    session = Recorder()
+    fill(session.store, end=time.time() - 75)
+    async with console(session, (80, 24)) as pilot:
+        title = next(row for row in (await shows(pilot, "gen", "accept")).split("\n") if " gen " in row)
+        assert title.count("1m1") == 2

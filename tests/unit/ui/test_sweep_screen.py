@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import pytest
+from textual.widgets import Input
+
+from console_feed import Recorder, fill, server, sweep
+from console_screen import SIZES, console, rows, shows, text, until
+from tokpit.ui.screens.cockpit import Cockpit
+from tokpit.ui.screens.sweep import SweepScreen
+
+
+def filled() -> Recorder:
+    session = Recorder()
+    fill(session.store)
+    return session
+
+
+async def test_start_sends_the_plan_for_the_selected_server() -> None:
+    session = filled()
+    async with console(session) as pilot:
+        await shows(pilot, "ready")
+        await pilot.press("s")
+        await shows(pilot, "concurrency levels")
+        screen = pilot.app.screen
+        screen.query_one("#field-levels", Input).value = "1, 8 ,32"
+        screen.query_one("#field-max_tokens", Input).value = "256"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: bool(session.calls))
+        name, args = session.calls[-1]
+        assert name == "sweep.start"
+        assert args["target"] == server().id
+        assert (args["levels"], args["requests"], args["max_tokens"]) == ("1,8,32", None, 256)
+
+
+async def test_a_bad_level_list_is_said_and_nothing_starts() -> None:
+    session = filled()
+    async with console(session) as pilot:
+        await shows(pilot, "ready")
+        await pilot.press("s")
+        await shows(pilot, "concurrency levels")
+        pilot.app.screen.query_one("#field-levels", Input).value = "1,zwei"
+        await pilot.press("ctrl+s")
+        await shows(pilot, "'zwei' is not a whole number")
+        assert session.calls == []
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
+async def test_table_and_chart_grow_while_it_runs(size: tuple[int, int]) -> None:
+    session = filled()
+    async with console(session, size) as pilot:
+        screen = await _open(pilot)
+        session.store.apply(sweep(2, op_id=screen.operation_id))
+        first = await shows(pilot, "TTFT p50", "203.1", "11/32", "57s left")
+        assert "361.4" not in first
+        session.store.apply(sweep(3, op_id=screen.operation_id))
+        shown = await shows(pilot, "361.4", "372.2", "tok/s against concurrency", "steady window")
+        assert sum(0x2801 <= ord(char) <= 0x28FF for char in shown) > 20, "no curve is drawn"
+
+
+async def test_escape_stops_the_running_sweep_and_a_second_one_goes_back() -> None:
+    session = filled()
+    async with console(session) as pilot:
+        screen = await _open(pilot)
+        session.store.apply(sweep(3, op_id=screen.operation_id))
+        await shows(pilot, "361.4")
+        await pilot.press("escape")
+        await until(pilot, lambda: bool(session.calls))
+        assert session.calls == [("sweep.stop", {"op_id": "sweep-x"})]
+        stopped = sweep(3, op_id="sweep-x", status="stopped", result={"run": "r-0012"}, error="stopped; 3 levels kept")
+        session.store.apply(stopped)
+        await shows(pilot, "stopped", "3 levels kept", "r-0012", "361.4")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Cockpit))
+
+
+async def test_a_finished_sweep_says_what_was_kept_and_where_and_marks_the_most() -> None:
+    session = filled()
+    async with console(session, (80, 24)) as pilot:
+        screen = await _open(pilot)
+        session.store.apply(sweep(6, op_id=screen.operation_id, status="done", result={"run": "r-0012"}))
+        shown = await shows(pilot, "6 levels kept", "r-0012")
+        assert "top" in next(row for row in shown.split("\n") if "402.7" in row)
+
+
+async def test_a_failed_sweep_keeps_its_levels_and_names_the_cause() -> None:
+    session = filled()
+    async with console(session) as pilot:
+        screen = await _open(pilot)
+        failed = sweep(1, op_id=screen.operation_id, status="failed", error="the server answered 503 to every request",
+                       hint="look at its log")  # fmt: skip
+        session.store.apply(failed)
+        await shows(pilot, "59.8", "1 level kept", "503", "look at its log")
+
+
+async def test_without_a_server_the_key_says_what_to_do() -> None:
+    session = Recorder()
+    async with console(session) as pilot:
+        await pilot.press("s")
+        await shows(pilot, "no running server is selected")
+        assert isinstance(pilot.app.screen, Cockpit)
+
+
+async def test_a_level_without_steady_figures_shows_na_not_zero() -> None:
+    session = filled()
+    async with console(session) as pilot:
+        screen = await _open(pilot)
+        session.store.apply(sweep(1, op_id=screen.operation_id))
+        await shows(pilot, "59.8")
+        row = next(row for row in text(pilot).split("\n") if "59.8" in row)
+        assert "–" in row
+
+
+async def _open(pilot: object) -> SweepScreen:
+    await shows(pilot, "ready")  # type: ignore[arg-type]
+    await pilot.press("s")  # type: ignore[attr-defined]
+    await shows(pilot, "concurrency levels")  # type: ignore[arg-type]
+    screen = pilot.app.screen  # type: ignore[attr-defined]
+    assert isinstance(screen, SweepScreen)
+    assert "esc stop / back" in rows(pilot)[-1]  # type: ignore[arg-type]
+    screen.operation_id = "sweep-x"
+    return screen

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.color import Color
+
+from console_feed import Recorder, fill
+from console_screen import console, shows, until
+from tokpit.config.themes import read_theme, shipped_folder
+from tokpit.ui.palette import SERIES, Palette
+from tokpit.ui.theming import DEFAULT_THEME, all_themes
+
+FILES = sorted(shipped_folder().glob("*.toml"))
+THEMES = {theme.name: theme for theme in all_themes()[0]}
+
+
+def luminance(color: Color) -> float:
+    parts = [c / 255 for c in (color.r, color.g, color.b)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a: Color, b: Color) -> float:
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_the_default_and_the_promised_kinds_are_there() -> None:
+    promised = {"dark", "light", "high-contrast", "colour-blind", "mono"}
+    assert {f"tokpit-{kind}" for kind in promised} <= set(THEMES)
+    assert DEFAULT_THEME in THEMES
+    assert len(FILES) >= 6
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_theme_file_is_valid_and_named_like_its_file(path: Path) -> None:
+    theme, problems = read_theme(path)
+    assert problems == []
+    assert theme is not None
+    assert theme.name == path.stem
+
+
+@pytest.mark.parametrize("name", sorted(THEMES))
+def test_every_style_can_be_read_on_its_background(name: str) -> None:
+    theme = THEMES[name]
+    fields = {
+        k: str(getattr(theme, k))
+        for k in ("primary", "accent", "warning", "error", "success", "foreground", "background")
+    }
+    palette = Palette({**fields, **theme.variables})
+    floor = 7.0 if "high-contrast" in name else 4.5
+    least_of = {"fg": floor, "dim": floor, "bad": 3.5, "warn": 3.5, "good": 3.5, "log-error": 3.5, "log-number": 4.0}
+    for style, least in {**least_of, **dict.fromkeys(SERIES, 3.0)}.items():
+        color = palette[style].color
+        assert color is not None
+        found = contrast(Color.from_rich_color(color), palette.background)
+        assert found >= least, f"{name}: {style} has contrast {found:.1f}"
+
+
+@pytest.mark.parametrize("name", sorted(THEMES))
+async def test_theme_can_be_worn(name: str) -> None:
+    session = Recorder()
+    fill(session.store, seconds=20)
+    async with console(session, (80, 24), theme=name) as pilot:
+        assert pilot.app.theme == name
+        await shows(pilot, "ready")
+
+
+async def test_the_theme_key_goes_through_all_of_them_and_repaints_the_panels() -> None:
+    session = Recorder()
+    fill(session.store, seconds=20)
+    async with console(session, (80, 24)) as pilot:
+        first = pilot.app.theme
+        palette = pilot.app.palette  # type: ignore[attr-defined]
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: pilot.app.theme != first)
+        await until(pilot, lambda: pilot.app.palette is not palette)  # type: ignore[attr-defined]
+        for _ in range(len(THEMES) - 1):
+            await pilot.press("ctrl+t")
+            await pilot.pause()
+        assert pilot.app.theme == first
+
+
+async def test_no_color_leaves_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    session = Recorder()
+    fill(session.store, seconds=20)
+    async with console(session, (80, 24)) as pilot:
+        await shows(pilot, "ready")
+        assert pilot.app.no_color
+        for strip in pilot.app.screen._compositor.render_strips():
+            for segment in strip.apply_filter(pilot.app._filters[-1], Color.parse("black")):
+                color = segment.style.color if segment.style else None
+                if color is not None and color.triplet is not None:
+                    assert len(set(color.triplet)) == 1, f"{segment.text!r} is coloured"
+
+
+async def test_an_unknown_theme_is_said_and_the_default_is_worn() -> None:
+    async with console(Recorder(), theme="no-such-theme") as pilot:
+        await shows(pilot, "no theme is called 'no-such-theme'")
+
+
+def test_a_broken_file_does_not_take_the_others_down(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("name = ")
+    (tmp_path / "good.toml").write_text('name = "good"\nprimary = "#336699"\n')
+    themes, problems = all_themes([tmp_path])
+    assert "good" in {theme.name for theme in themes}
+    assert len(problems) == 1
+    assert "bad.toml" in problems[0]

@@ -20,7 +20,7 @@ from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
 from tokpit.ops.sweep_checks import judged, level_of
 from tokpit.ops.sweep_find import Search, meets_slo
-from tokpit.ops.sweep_from import Here, Source, choose
+from tokpit.ops.sweep_from import Here, OnHost, Source, choose
 from tokpit.ops.sweep_plan import Asked, read_args
 from tokpit.ops.sweep_server import ServerSide
 from tokpit.ops.targets import Target, resolve, server_target
@@ -44,6 +44,10 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     target = server_target(known.info) if known is not None else await resolve(session, text)
     host = await session.connected(target.host) if target.host is not None else None
     source, why = await choose(asked.source, host, target.server)
+    if session.read_only and isinstance(source, OnHost) and not source.sent:
+        if asked.source == "host":
+            raise UsageError("the load generator is not on the host yet, and read-only mode writes nothing there")
+        source, why = Here(host), "read-only mode writes nothing on the host"
     sweep = Sweep(session, target, host, asked, args, source, why)
     title = f"sweep {target.label} at {asked.title}"
     return Prepared(

@@ -107,41 +107,59 @@ class OnHost:
         self._stack = contextlib.AsyncExitStack()
         self._dialog: Dialog | None = None
         self._events: AsyncIterator[Event] | None = None
+        self._alive = False
 
     @property
     def command(self) -> str:
         """The remote command line; plans go to its standard input."""
         return f"TOKPIT_LOAD_PATIENCE_S={PATIENCE_S:g} {quote((self.python, self._path))}"
 
+    @property
+    def sent(self) -> bool:
+        """Whether the generator's file is on the host."""
+        return self._have
+
     async def ready(self) -> None:
-        """Put the generator's file into the cache folder, unless it is there. Raises RemoteFailed, LinkLost."""
+        """Put the generator's file into the cache folder, unless it is there, and start it.
+
+        Raises RemoteFailed, also where the connection has no place for one more session; LinkLost.
+        """
         if not self._have:
             folder = quote([posixpath.dirname(self._path)])
             await self._host.run(f"umask 077; mkdir -p -- {folder} && chmod 700 -- {folder}", check=True)
             await self._host.write_file(self._path, self._data)
             self._have = True
+        if not self._host.lasting_free():
+            raise RemoteFailed(f"the connection to {self._host.name} has no place for one more session")
+        await self._start()
+
+    async def _start(self) -> Dialog:
+        dialog = await self._stack.enter_async_context(self._host.dialog(f"cd / && {self.command}"))
+        self._dialog, self._events = dialog, _events(dialog, self._host.name)
+        return dialog
 
     async def close(self) -> None:
         """End the process on the host: its standard input ends, and with it everything that it does."""
         self._dialog = self._events = None
+        self._alive = False
         await self._stack.aclose()
 
     async def run(self, plan: Plan, on_event: OnEvent, stop: asyncio.Event) -> SweepResult:
         """See Source."""
         from tokpit.load.events import SweepFinished
 
-        if self._dialog is None:
-            self._dialog = await self._stack.enter_async_context(self._host.dialog(f"cd / && {self.command}"))
-            self._events = _events(self._dialog, self._host.name)
-            await self._stack.enter_async_context(_alive(self._dialog))
+        dialog = self._dialog or await self._start()
         assert self._events is not None
-        await self._dialog.write(plan.to_json().encode() + b"\n")
-        async with _stoppable(self._dialog, stop):
+        await dialog.write(plan.to_json().encode() + b"\n")
+        if not self._alive:  # from the first plan on: nothing else may come before it
+            self._alive = True
+            await self._stack.enter_async_context(_alive(dialog))
+        async with _stoppable(dialog, stop):
             async for event in self._events:
                 on_event(event)
                 if isinstance(event, SweepFinished):
                     return event.result
-        last = self._dialog.errors.strip().splitlines()[-1:] or [f"its status is {self._dialog.status}"]
+        last = dialog.errors.strip().splitlines()[-1:] or [f"its status is {dialog.status}"]
         await self.close()
         raise LoadError(f"the load generator on {self._host.name} ended without a result: {last[0]}")
 

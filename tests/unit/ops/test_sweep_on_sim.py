@@ -309,13 +309,13 @@ async def test_a_stop_while_the_server_is_busy_does_not_wait_for_it(session: Ses
     assert [bool(level.result["partial"]) for level in run.levels] == [True]
 
 
-async def test_read_only_mode_writes_nothing_on_the_host(session: Session, tmp_path: Path) -> None:
-    with SimHost(clock_factor=60.0, running=True, name="fresh") as fresh:
-        session.host_specs["fresh"] = fresh.spec
-        session.read_only = True
-        run = await sweep(session, "fresh", levels="1", requests=2, max_tokens=16)
-        assert run.context["from"] == "here"
-        assert "read-only" in run.context["from_reason"]
-        assert not list(fresh.folder.rglob("load-*.pyz"))
-        with pytest.raises(UsageError, match="read-only"):
-            await sweep(session, "fresh", levels="1", source="host")
+async def test_read_only_mode_writes_nothing_on_the_host(session: Session, sim: SimHost) -> None:
+    for packed in sim.folder.rglob("load-*.pyz"):
+        packed.unlink()
+    session.read_only = True
+    run = await sweep(session, sim.name, levels="1", requests=2, max_tokens=16)
+    assert run.context["from"] == "here"
+    assert "read-only" in run.context["from_reason"]
+    assert not list(sim.folder.rglob("load-*.pyz"))
+    with pytest.raises(UsageError, match="read-only"):
+        await sweep(session, sim.name, levels="1", source="host")

@@ -33,6 +33,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     slots_per_request: int | None = None
     slot_choices: tuple[float, ...] | None = None
     """Slots that a request of this engine may reserve, by setting; given by whoever knows the engine."""
+    state_usage: tuple[float, ...] | None = None
+    """Printed usages of the state pool."""
     kv_tokens: int | None = None
     context_len: int | None = None
     block_size: int | None = None
@@ -142,6 +144,7 @@ _ALIASES = {
     "max_running": "max_running_requests", "running_cap": "max_running_requests", "cap": "max_running_requests",
     "max_num_seqs": "max_running_requests", "effective_max_running": "max_running_requests",
     "mamba_slots": "state_slots", "max_mamba_cache_size": "state_slots", "slots": "state_slots",
+    "mamba_usage": "state_usage",
     "state_slots_per_request": "slots_per_request", "mamba_slots_per_request": "slots_per_request",
     "max_total_num_tokens": "kv_tokens", "max_total_tokens": "kv_tokens", "kv_cache_tokens": "kv_tokens",
     "context_length": "context_len", "max_model_len": "context_len", "context": "context_len",

@@ -18,6 +18,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     ok: int
     err: int
     elapsed_s: float
+    """0: not known."""
     output_tps: float
     """Whole run, ramp-up and drain included."""
     steady_tps: float | None = None
@@ -72,7 +73,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 def usable(points: Iterable[Point]) -> tuple[Point, ...]:
     """Points with a rate, by rising concurrency; of several at one concurrency the last."""
-    found = {p.concurrency: p for p in points if p.tps > 0 and p.ok > 0 and p.elapsed_s > 0 and p.concurrency > 0}
+    found = {p.concurrency: p for p in points if p.tps > 0 and p.ok > 0 and p.concurrency > 0}
     return tuple(found[c] for c in sorted(found))
 
 

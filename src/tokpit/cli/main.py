@@ -16,7 +16,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     # name: (module with a click command of the same name, one line for --help)
     "demo": ("demo", "Open the cockpit on a simulated GPU host."),
     "hosts": ("hosts", "List the hosts of the inventory."),
-    "ps": ("ps", "Find running SGLang, vLLM and llama.cpp servers."),
+    "ps": ("ps", "Find running inference servers."),
     "watch": ("watch", "Print a server's figures as they come."),
     "logs": ("logs", "Follow a server's log."),
     "launch": ("launch", "Start a server, detached, and wait until it is ready."),

@@ -64,7 +64,9 @@ async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
         ]
         table(("SERVER", "ENGINE", "VERSION", "MODEL", "PID", "USER", "UP", "LOG"), rows, right=frozenset({4}))
     elif not errors:
-        click.echo(f"no SGLang, vLLM or llama.cpp server runs on {', '.join(names)}", err=True)
+        from tokpit.engines.registry import listed
+
+        click.echo(f"no {listed()} server runs on {', '.join(names)}", err=True)
     for error in errors.values():
         report(error)
     return max((error.exit_code for error in errors.values()), default=0)

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokpit.engines.logkit.read import detect, grammar_of, read_log
+from tokpit.engines.registry import names
 
-ENGINES = ("sglang", "vllm", "llamacpp")
+ENGINES = names()
 PIECES = [
     "[2026-07-01 10:00:00 TP0] ",
     "[2026-07-01 10:00:00.123] ",

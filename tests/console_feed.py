@@ -57,7 +57,14 @@ def decode_line(number: int, t: float, running: int, queued: int, tps: float, ac
         f"mamba num: {running * 5}, mamba usage: {running * 5 / 48:.2f}, accept len: {accept:.2f}, "
         f"cuda graph: True, gen throughput (token/s): {tps:.2f}, #queue-req: {queued}"
     )
-    return LogRecord(number, "decode_batch", text, lines=(text,), level="info")
+    fields = {"running_reqs": running, "queue_reqs": queued, "gen_tps": round(tps, 2), "accept_len": round(accept, 2)}
+    return LogRecord(number, "decode_batch", text, fields, lines=(text,), level="info")
+
+
+def access_line(number: int, path: str, status: int = 200) -> LogRecord:
+    text = f'INFO:     127.0.0.1:51844 - "GET {path} HTTP/1.1" {status} OK'
+    fields = {"client": "127.0.0.1:51844", "method": "GET", "path": path, "status": status}
+    return LogRecord(number, "access", text, fields, lines=(text,), level="info")
 
 
 def text_line(number: int, text: str, level: str = "info", kind: str = "text") -> LogRecord:

@@ -36,7 +36,7 @@ FOLLOW_UPS = (
     "Now explain the same to a newcomer in plain words.",
 )
 
-_WORDS = ( # a hundred lines otherwise; each word is one token in the usual vocabularies
+_WORDS = (  # a hundred lines otherwise; each word is one token in the usual vocabularies
     "time way year day thing man world life hand part child eye woman place work week case point company "
     "number group problem fact good new first last long great little own other old right big high different "
     "small large next early young important few public bad same able be have do say get make go know take see "

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from console_feed import Recorder, decode_line, fill, text_line
+from console_feed import Recorder, access_line, decode_line, fill, text_line
 from console_screen import console, rows, shows, text, until
 from tokpit.domain.records import LogBatch, LogRecord
 from tokpit.store.live import LogRing
@@ -167,18 +167,73 @@ async def test_keys_typed_into_the_search_line_are_text_not_commands() -> None:
         assert session.calls == []
 
 
-async def test_v_shows_warnings_then_errors_then_all() -> None:
+def test_polls_are_hidden_and_counted_but_a_failed_poll_and_other_requests_are_shown() -> None:
+    model = LogModel()
+    log = ring(
+        access_line(1, "/metrics"),
+        access_line(2, "/v1/loads?include=core"),
+        access_line(3, "/metrics", 503),
+        access_line(4, "/v1/chat/completions"),
+        text_line(5, "GET /metrics 200 said by somebody else"),
+    )
+    model.feed(log)
+    assert [line.number for line in model.rows] == [3, 4, 5]
+    assert model.polls == 2
+    model.set_level("all")
+    assert [line.number for line in model.rows] == [1, 2, 3, 4, 5]
+
+
+def test_the_count_of_hidden_polls_follows_what_leaves_the_view() -> None:
+    log, model = ring(capacity=500), LogModel(keep=100)
+    for start in range(1, 1000, 20):
+        log.extend([access_line(start, "/metrics"), *numbered(19, start + 1)], 0)
+        model.feed(log)
+    model.set_level("all")
+    assert model.polls == sum(line.poll for line in model.rows)
+    assert len(model.rows) <= 120
+
+
+def test_without_a_search_n_goes_from_error_to_error_and_a_traceback_is_one() -> None:
+    trace = LogRecord(
+        3, "traceback", "ValueError: no", lines=("Traceback:", "  File x", "ValueError: no"), level="error"
+    )
+    model = LogModel()
+    model.feed(ring(text_line(1, "fine"), text_line(2, "bad", "error"), trace, text_line(6, "fine")))
+    hits = []
+    for _ in range(3):
+        assert model.find(1, 2)
+        hits.append(model.rows[model.hit or 0].number)
+    assert hits == [3, 2, 3]
+
+
+async def test_n_without_a_search_shows_the_error_and_says_so_where_there_is_none() -> None:
     session = Recorder()
-    fill(session.store)
+    server_id = fill(session.store)
     async with console(session) as pilot:
         await shows(pilot, "following")
+        await pilot.press("n")
+        await shows(pilot, "no error in the log")
+        batch = (text_line(6000, "CUDA error: an illegal memory access", "error"), *numbered(9, 6001))
+        session.store.apply(LogBatch(server_id, time.time(), batch))
+        await pilot.press("N")
+        await shows(pilot, "▶UDA error", "paused")
+
+
+async def test_v_goes_from_all_but_polls_to_everything_to_warnings_to_errors() -> None:
+    session = Recorder()
+    server_id = fill(session.store)
+    session.store.apply(LogBatch(server_id, time.time(), (access_line(5000, "/health"), access_line(5001, "/version"))))
+    async with console(session) as pilot:
+        assert "GET /health" not in await shows(pilot, "2 polls hidden", "Decode batch")
+        await pilot.press("v")
+        await shows(pilot, "everything", "GET /health", "GET /version")
         await pilot.press("v")
         await shows(pilot, "warnings and errors", "retracted 2 requests")
         assert "Decode batch" not in text(pilot)
         await pilot.press("v")
         await shows(pilot, "no line of this level")
         await pilot.press("v")
-        await shows(pilot, "Decode batch")
+        await shows(pilot, "2 polls hidden", "Decode batch")
 
 
 async def test_levels_have_colours_and_figures_are_marked() -> None:
@@ -192,7 +247,9 @@ async def test_levels_have_colours_and_figures_are_marked() -> None:
         body = view.body(260, 10)
         styles = {style for row in body for word, style in row if "out of memory" in word}
         assert styles == {"log-error"}
-        assert ("99.50", "log-number") in [span for row in body for span in row]
+        spans = [span for row in body for span in row]
+        assert ("99.50", "log-number") in spans
+        assert ("0.17", "log-number") not in spans, "a number that nobody read is marked as a figure"
 
 
 async def test_long_lines_can_be_moved_sideways() -> None:

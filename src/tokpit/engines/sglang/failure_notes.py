@@ -132,6 +132,12 @@ def scheduler_died(verdict: Verdict, case: Case) -> Verdict | None:
 _EXIT_CODE = re.compile(r"^Exit code: (?P<status>-?\d{1,9})\b")
 
 
+def subprocess_died(verdict: Verdict, case: Case) -> Verdict | None:
+    """Workers that end with the signal by which the server was asked to end have not crashed."""
+    asked = any(line.text.startswith("SIGTERM received") for line in case.lines[: case.at])
+    return None if asked and verdict.figures.get("status") in (-15, "-15") else by_status(verdict, case)
+
+
 def watchdog(verdict: Verdict, case: Case) -> Verdict:
     """Names the rank whose watchdog fired."""
     line = case.lines[case.at]

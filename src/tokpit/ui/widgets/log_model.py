@@ -9,19 +9,28 @@ from tokpit.domain.records import LogRecord
 from tokpit.store.live import LogRing
 from tokpit.ui.text import safe
 
-LEVELS = ("all", "warning", "error")
-_KEPT = {"all": frozenset({"", "debug", "info", "warning", "error"}), "warning": frozenset({"warning", "error"})}
-_LITERAL = re.compile("(?!)")
+LEVELS = ("quiet", "all", "warning", "error")
+"""What is shown: all but polls, everything, warnings and errors, errors."""
+_KEPT = {"warning": frozenset({"warning", "error"}), "error": frozenset({"error"})}
+POLLED = frozenset(
+    {"/metrics", "/health", "/v1/models", "/version", "/get_server_info", "/server_info", "/v1/loads",
+     "/get_model_info", "/props", "/slots"}
+)  # fmt: skip
+"""Paths that tokpit itself (like any monitor) asks again and again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One row: number of the line in the log, its text, level and kind."""
+    """One row: number of the line in the log, its text, level, kind and the figures that were read from it."""
 
     number: int
     text: str
     level: str
     kind: str
+    poll: bool = False
+    continues: bool = False
+    """A further line of a record of several."""
+    figures: frozenset[float] = frozenset()
 
 
 class LogModel:
@@ -31,7 +40,9 @@ class LogModel:
         self.rows: list[LogLine] = []
         self.follow = True
         self.top = 0
-        self.level = "all"
+        self.level = LEVELS[0]
+        self.polls = 0
+        """Polls among the rows held."""
         self.pattern: re.Pattern[str] | None = None
         self.hit: int | None = None
         self.unseen = 0
@@ -44,7 +55,8 @@ class LogModel:
         """Take what is new in the ring; how many rows were added to the view."""
         if ring is not self._ring:
             self._ring, self._seen, self.hit, self.unseen = ring, 0, None, 0
-            self._all, self.rows, self.follow, self.top = [], [], True, 0
+            self._all, self.follow, self.top, self.polls = [], True, 0, 0
+            self.rows = self._all if self.level == "all" else []
         if ring is None or ring.seen == self._seen:
             return 0
         count = min(ring.seen - self._seen, len(ring.records))
@@ -53,6 +65,7 @@ class LogModel:
             fresh += split(ring.records[index])
         self._seen = ring.seen
         self._all += fresh
+        self.polls += sum(line.poll for line in fresh)
         shown = [line for line in fresh if self._shows(line)]
         if self.rows is not self._all:
             self.rows += shown
@@ -62,7 +75,7 @@ class LogModel:
         return len(shown)
 
     def set_level(self, level: str) -> None:
-        """Show all rows, only warnings and errors, or only errors; the view stays near where it was."""
+        """Show one of LEVELS; the view stays near where it was."""
         here = self.rows[self.top].number if self.rows and self.top < len(self.rows) else 0
         self.level = level
         self.rows = self._all if level == "all" else [line for line in self._all if self._shows(line)]
@@ -110,14 +123,17 @@ class LogModel:
         return ""
 
     def find(self, step: int, height: int) -> bool:
-        """Go to the next (1) or previous (-1) row that matches, around the end; whether there is one."""
-        if self.pattern is None or not self.rows:
+        """Go to the next (1) or previous (-1) row that matches, around the end; whether there is one.
+
+        Without a pattern an error matches: its first row, where it has several.
+        """
+        if not self.rows:
             return False
         top, shown = self.window(height)
         start = self.hit if self.hit is not None else (top + len(shown) if step < 0 else top - 1)
         for back in range(1, len(self.rows) + 1):
             index = (start + step * back) % len(self.rows)
-            if self.pattern.search(self.rows[index].text):
+            if self._matches(index):
                 self.pause(height)
                 self.hit = index
                 if not self.top <= index < self.top + height:
@@ -125,14 +141,23 @@ class LogModel:
                 return True
         return False
 
+    def _matches(self, index: int) -> bool:
+        line = self.rows[index]
+        if self.pattern is not None:
+            return self.pattern.search(line.text) is not None
+        return line.level == "error" and not line.continues
+
     def _shows(self, line: LogLine) -> bool:
-        return line.level == "error" if self.level == "error" else line.level in _KEPT[self.level]
+        if self.level in _KEPT:
+            return line.level in _KEPT[self.level]
+        return self.level == "all" or not line.poll
 
     def _trim(self) -> None:
         extra = len(self._all) - self._keep
         if extra < self._keep // 10:
             return
         oldest = self._all[extra].number
+        self.polls -= sum(line.poll for line in self._all[:extra])
         del self._all[:extra]
         cut = extra
         if self.rows is not self._all:
@@ -145,4 +170,25 @@ class LogModel:
 def split(record: LogRecord) -> list[LogLine]:
     """A record as rows, one a line of it."""
     lines = record.lines or (record.text,)
-    return [LogLine(record.line + n, safe(text), record.level, record.kind) for n, text in enumerate(lines)]
+    poll, read = is_poll(record), _figures(record)
+    return [
+        LogLine(record.line + n, safe(text), record.level, record.kind, poll, n > 0, read)
+        for n, text in enumerate(lines)
+    ]
+
+
+def is_poll(record: LogRecord) -> bool:
+    """Whether the record is an answered question of a monitor; one that failed is news and no poll."""
+    if record.kind != "access" or record.fields.get("status") != 200:
+        return False
+    path = record.fields.get("path")
+    return isinstance(path, str) and path.partition("?")[0].rstrip("/") in POLLED
+
+
+def _figures(record: LogRecord) -> frozenset[float]:
+    values: set[float] = set()
+    for value in record.fields.values():
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, (int, float)) and not isinstance(one, bool):
+                values.add(float(one))
+    return frozenset(values)

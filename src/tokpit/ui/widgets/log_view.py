@@ -19,6 +19,7 @@ _HEAD = re.compile(
 )
 _NUMBER = re.compile(r"(?<![\w.:/])-?\d+(?:\.\d+)?%?(?![.:/]?\w)")
 _LEVEL_STYLE = {"error": "log-error", "warning": "log-warning", "debug": "log-debug"}
+_SHOWN = {"all": "everything", "warning": "warnings and errors", "error": "errors only"}
 MAX_CELLS = 4000
 
 
@@ -54,8 +55,11 @@ class LogView(Panel, can_focus=True):
         self._feed()
         model = self.model
         left: list[Span] = [("log", "title")]
-        if model.level != "all":
-            left.append((f"  {model.level}s only" if model.level == "error" else "  warnings and errors", "warn"))
+        if model.level == "quiet":
+            if model.polls:
+                left.append((f"  {model.polls} poll{'s' if model.polls != 1 else ''} hidden", "dim"))
+        else:
+            left.append((f"  {_SHOWN[model.level]}", "dim" if model.level == "all" else "warn"))
         if model.pattern is not None:
             left += [("  /", "dim"), (crop(safe(model.pattern.pattern), 24), "accent")]
         if self.note:
@@ -82,7 +86,9 @@ class LogView(Panel, can_focus=True):
         if server is None:
             return []
         if server.log.seen:
-            return [[("no line of this level; ", "dim"), ("v", "key"), (" shows all", "dim")]]
+            if self.model.level == "quiet":
+                return [[("nothing but polls so far; ", "dim"), ("v", "key"), (" shows them", "dim")]]
+            return [[("no line of this level; ", "dim"), ("v", "key"), (" goes on to the next", "dim")]]
         if note := server.facts.get("log_note"):
             return [[(safe(note), "dim")]]
         if server.info.log_path is None:
@@ -98,7 +104,7 @@ class LogView(Panel, can_focus=True):
             start = head.end()
             spans.append((text[:start], base if line.level == "error" else "log-time"))
         if base == "fg" and line.kind != "text":
-            spans += _numbers(text[start:])
+            spans += _numbers(text[start:], line.figures)
         else:
             spans.append((text[start:], base))
         if self.model.pattern is not None and self.model.pattern.search(text):
@@ -148,7 +154,7 @@ class LogView(Panel, can_focus=True):
         self.redraw()
 
     def next_level(self) -> None:
-        """All rows, warnings and errors, errors."""
+        """All but polls, everything, warnings and errors, errors."""
         self._feed()
         self.model.set_level(LEVELS[(LEVELS.index(self.model.level) + 1) % len(LEVELS)])
         self.redraw()
@@ -161,9 +167,10 @@ class LogView(Panel, can_focus=True):
         self.redraw()
 
     def find(self, step: int) -> None:
-        """Next or previous match."""
+        """Next or previous match; without a search the next or previous error."""
+        self._feed()
         found = self.model.find(step, self._height())
-        self.note = "" if found or self.model.pattern is None else "no match"
+        self.note = "" if found else "no error in the log" if self.model.pattern is None else "no match"
         self.redraw()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
@@ -177,10 +184,14 @@ class LogView(Panel, can_focus=True):
         self.action_scroll(3)
 
 
-def _numbers(text: str) -> list[Span]:
+def _numbers(text: str, figures: frozenset[float]) -> list[Span]:
+    """The text with those numbers marked that were read from it."""
     spans: list[Span] = []
     at = 0
     for found in _NUMBER.finditer(text):
+        value = float(found.group().rstrip("%"))
+        if value not in figures and not (found.group().endswith("%") and round(value / 100, 9) in figures):
+            continue
         spans += [(text[at : found.start()], "fg"), (found.group(), "log-number")]
         at = found.end()
     return [*spans, (text[at:], "fg")]

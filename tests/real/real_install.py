@@ -18,6 +18,12 @@ from pathlib import Path
 HERE = Path(__file__).parent
 VLLM, SGLANG, TORCH = "0.32.0", "0.5.23", "2.13.0"
 
+SGLANG_ON_CPU = (
+    *("--device", "cpu", "--attention-backend", "intel_amx", "--disable-cuda-graph", "--enable-metrics"),
+    *("--mem-fraction-static", "0.2", "--max-total-tokens", "20000"),
+)
+"""Flags for SGLang on a small machine without a GPU."""
+
 # SGLang's own list pins CUDA packages; these are what its server imports on a CPU.
 SGLANG_NEEDS = """
 aiohttp anthropic>=0.20.0 apache-tvm-ffi==0.1.11 blobfile==3.0.0 build compressed-tensors==0.18.0 datasets distro

@@ -19,8 +19,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
 VOCABULARY, CONTEXT, HIDDEN, HEAD = 768, 4096, 64, 64
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 END = SPECIAL.index("<|im_end|>")
@@ -101,8 +99,10 @@ def accepted_length(steps: int = 3) -> float:
     return taken / rounds
 
 
-def write_tokenizer(folder: Path) -> Tokenizer:
+def write_tokenizer(folder: Path) -> Any:
     """A byte-level tokenizer that knows each word of `WORDS` as one token, and a chat template."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()

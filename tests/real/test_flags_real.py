@@ -1,4 +1,4 @@
-"""Flags against the installed engines' own parsers: TOKPIT_REAL_VLLM and TOKPIT_REAL_SGLANG name venv folders."""
+"""Flags against the engines' own parsers, in venvs that TOKPIT_REAL_VLLM and TOKPIT_REAL_SGLANG name or ours."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
+import real_install
 
 import flaglines
 from tokpit.engines import registry
@@ -50,9 +51,7 @@ os._exit(0)
 
 
 def python_of(engine: str) -> tuple[str, dict[str, str]]:
-    folder = os.environ.get(f"TOKPIT_REAL_{engine.upper()}")
-    if not folder or not (Path(folder) / "bin" / "python").exists():
-        pytest.skip(f"TOKPIT_REAL_{engine.upper()} names no venv")
+    folder = os.environ.get(f"TOKPIT_REAL_{engine.upper()}") or getattr(real_install, engine)()
     return str(Path(folder) / "bin" / "python"), {**os.environ, "OMP_NUM_THREADS": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
 
 

@@ -55,7 +55,9 @@ async def _headless(as_json: bool, clock: float) -> None:
         session.assume_yes = True
         async with show_operations(session):
             launched: Launched = await session.execute("server.launch", spec=story_spec(sim))
-            run: Run = await session.execute("sweep.start", target=launched.server.id, levels="1,4,8,16,32,48")
+            run: Run = await session.execute(
+                "sweep.start", target=launched.server.id, levels="1,4,8,16,32,48", source="here"
+            )
             stopped: Stopped = await session.execute("server.stop", server_id=launched.server.id)
     took = time.monotonic() - began
     if as_json:

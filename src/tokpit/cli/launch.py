@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 @click.option("--log", "log_path", help="Log file on the host.")
 @click.option("--cwd", help="Working folder on the host.")
 @click.option(
+    "--method",
+    type=click.Choice(["setsid", "systemd", "tmux", "docker"]),
+    default="setsid",
+    show_default=True,
+    help="How it is detached from this connection.",
+)
+@click.option("--image", default="", help="Image for --method docker; it is not pulled.")
+@click.option("--docker-arg", "docker_args", multiple=True, help="One more word for docker run; repeatable.")
+@click.option(
     "--timeout", "timeout_s", type=float, default=1800.0, show_default=True, help="Seconds to wait for ready."
 )
 @click.option("--force", is_flag=True, help="Start although the checks refuse.")
@@ -56,6 +65,9 @@ async def _launch(session: Session, values: dict[str, Any]) -> None:
         env=parse_env(values["env"]),
         cwd=values["cwd"],
         log_path=values["log_path"],
+        method=values["method"],
+        image=values["image"],
+        container_args=values["docker_args"],
     )
     if values["dry_run"]:
         made = await plan(session, spec, force=values["force"])

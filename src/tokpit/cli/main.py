@@ -15,6 +15,7 @@ from tokpit.cli.context import Options
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     # name: (module with a click command of the same name, one line for --help)
     "demo": ("demo", "Open the cockpit on a simulated GPU host."),
+    "doctor": ("doctor", "Examine a host for launches: how each thing is and how to mend it."),
     "hosts": ("hosts", "List the hosts of the inventory."),
     "ps": ("ps", "Find running SGLang, vLLM and llama.cpp servers."),
     "watch": ("watch", "Print a server's figures as they come."),
@@ -22,8 +23,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "launch": ("launch", "Start a server, detached, and wait until it is ready."),
     "stop": ("stop", "End exactly one server."),
     "relaunch": ("relaunch", "Stop a server and start it with changed settings."),
+    "check": ("check", "Look whether a server is sane: answers, flags, speed, log."),
     "sweep": ("sweep", "Measure throughput and latency at several concurrency levels."),
     "runs": ("runs", "List stored runs, or show one."),
+    "diagnose": ("diagnose", "Say what logs, sweeps and facts mean, with the arithmetic."),
     "flags": ("flags", "List an engine's flags, per version."),
     "lint": ("lint", "Check a server command line without starting it."),
     "parse-log": ("parse_log", "Parse a server's log file into records."),

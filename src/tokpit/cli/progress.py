@@ -41,6 +41,7 @@ class _Printer:
         self._version = -1
         self._live = sys.stderr.isatty()
         self._dirty = False
+        self._said: dict[str, str] = {}
 
     async def loop(self) -> None:
         while True:
@@ -77,19 +78,31 @@ class _Printer:
                 f"{level.output_tps:8.1f} tok/s | avg_out={level.avg_output:6.0f} | {level.elapsed_s:.1f} s"
             )
         self._levels[operation.id] = len(operation.levels)
+        for name in ("stuck", "note"):
+            said = operation.result.get(name, "")
+            # "No progress for 70 s since X" is news once, not every second.
+            if said and said.rpartition(" since ")[2] != self._said.get(name, "").rpartition(" since ")[2]:
+                self._line(f"  {operation.t - operation.started_t:7.1f} s  {said}")
+            self._said[name] = said
         if operation.live and self._live and operation.status == "running":
             live = operation.live
             text = (
                 f"  C={live.get('concurrency', 0):4.0f}  {live.get('done', 0):.0f}/{live.get('total', 0):.0f}  "
                 f"{live.get('output_tps', 0):.1f} tok/s  {live.get('elapsed_s', 0):.0f} s"
             )
-            click.echo(f"\r\x1b[K{text}", err=True, nl=False)
-            self._dirty = True
+            self._show(text)
+        elif self._live and operation.status == "running" and "phase" in operation.result:
+            self._show(f"  {operation.t - operation.started_t:7.1f} s  ... {operation.result['phase']}")
+
+    def _show(self, text: str) -> None:
+        """A line that is written over by the next."""
+        click.echo(f"\r\x1b[K{sanitize(text)}", err=True, nl=False)
+        self._dirty = True
 
     def _line(self, text: str) -> None:
         self.clear()
         click.echo(sanitize(text), err=True)
 
 
-def _cut(text: str, width: int = 90) -> str:
+def _cut(text: str, width: int = 200) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"

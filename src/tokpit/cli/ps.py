@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from tokpit.cli.context import Options
 from tokpit.cli.errors import report
@@ -16,6 +17,7 @@ from tokpit.domain.text import mask_secrets
 from tokpit.errors import TokpitError, UsageError
 
 if TYPE_CHECKING:
+    from tokpit.domain.records import Orphan
     from tokpit.ops.session import Session
 
 
@@ -27,7 +29,7 @@ def ps(options: Options, hosts: tuple[str, ...], as_json: bool) -> int:
     """Find running SGLang, vLLM and llama.cpp servers on HOSTS (default: the inventory's; `local` is this machine).
 
     Read from each host's process table: command line, port, pid, start time, user, engine version, model.
-    Exit code 3 if a host could not be asked.
+    Workers whose server is gone are listed as orphans. Exit code 3 if a host could not be asked.
     """
     return options.run(lambda session: _ps(session, hosts, as_json))
 
@@ -46,8 +48,20 @@ async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
             raise answer
         else:
             servers += answer
+    orphans = [
+        (session.host(name).name, orphan)
+        for name in names
+        if name not in errors
+        for orphan in orphans_of(session, name)
+    ]
     if as_json:
-        to_json({"servers": [as_row(s) for s in servers], "errors": {n: e.message for n, e in errors.items()}})
+        to_json(
+            {
+                "servers": [as_row(s) for s in servers],
+                "orphans": [{"host": host, **msgspec.to_builtins(orphan)} for host, orphan in orphans],
+                "errors": {n: e.message for n, e in errors.items()},
+            }
+        )
     elif servers:
         rows = [
             (
@@ -63,11 +77,24 @@ async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
             for s in servers
         ]
         table(("SERVER", "ENGINE", "VERSION", "MODEL", "PID", "USER", "UP", "LOG"), rows, right=frozenset({4}))
-    elif not errors:
+    elif not errors and not orphans:
         click.echo(f"no SGLang, vLLM or llama.cpp server runs on {', '.join(names)}", err=True)
+    if orphans and not as_json:
+        click.echo(f"{len(orphans)} orphan workers, whose server is gone; they may hold GPU memory:")
+        lost = [
+            (f"{host}/{o.pid}", o.title, o.role, o.user, age(time.time() - o.started_at) if o.started_at else None)
+            for host, o in orphans
+        ]
+        table(("ORPHAN", "TITLE", "ROLE", "USER", "UP"), lost)
+        click.echo(f"end one with: tokpit stop {lost[0][0]}", err=True)
     for error in errors.values():
         report(error)
     return max((error.exit_code for error in errors.values()), default=0)
+
+
+def orphans_of(session: Session, name: str) -> tuple[Orphan, ...]:
+    """The workers without a server on the host called `name`."""
+    return session.store.host(session.host(name).name).orphans
 
 
 def as_row(server: ServerInfo) -> dict[str, object]:

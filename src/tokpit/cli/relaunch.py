@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tokpit.cli.context import Options
-from tokpit.cli.launch import show_launched
+from tokpit.cli.launch import parse_env, show_launched
 from tokpit.cli.progress import show_operations
 from tokpit.cli.settings_options import given_settings, setting_options
 
@@ -18,6 +18,12 @@ from tokpit.cli.settings_options import given_settings, setting_options
 @click.option(
     "--timeout", "timeout_s", type=float, default=1800.0, show_default=True, help="Seconds to wait for ready."
 )
+@click.option(
+    "--rollback/--no-rollback",
+    default=None,
+    help="Start the earlier server again if the new one fails (default: ask then; with --yes: no).",
+)
+@click.option("-e", "--env", "env", multiple=True, metavar="NAME=VALUE", help="Environment variable; repeatable.")
 @click.option("--force", is_flag=True, help="Start although the checks refuse.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -31,6 +37,8 @@ def relaunch(options: Options, /, **values: Any) -> None:
                 "server.relaunch",
                 target=values["target"],
                 changes=given_settings(values),
+                env=parse_env(values["env"]),
+                rollback=values["rollback"],
                 force=values["force"],
                 timeout_s=values["timeout_s"],
             )

@@ -9,6 +9,8 @@ import click
 
 from tokpit.cli.context import Options
 from tokpit.cli.output import table, to_json
+from tokpit.cli.sweep_table import show_levels
+from tokpit.domain.text import sanitize
 
 if TYPE_CHECKING:
     from tokpit.domain.run import Run
@@ -61,23 +63,14 @@ def show(run: Run) -> None:
     """One run: what was measured, where, and its levels."""
     click.echo(f"{run.id}  {run.kind} of {run.target}  {run.model}  {run.status}")
     click.echo(f"started {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(run.started_at))}")
-    for key in ("engine", "version", "command", "gpus", "client", "link"):
+    for key in ("engine", "version", "command", "gpus", "client", "from_reason", "link", "server_side"):
         if run.context.get(key):
-            click.echo(f"{key}: {run.context[key]}")
-    rows = [
-        (
-            level.concurrency,
-            level.requests,
-            level.ok,
-            level.err,
-            f"{level.output_tps:.1f}",
-            None if level.steady_tps is None else f"{level.steady_tps:.1f}",
-            f"{level.avg_output:.0f}",
-            f"{level.elapsed_s:.1f}",
-            None if level.ttft_p50_s is None else f"{level.ttft_p50_s:.2f}",
-            None if level.e2e_p50_s is None else f"{level.e2e_p50_s:.2f}",
-        )
-        for level in run.levels
-    ]
-    head = ("C", "REQ", "OK", "ERR", "TOK/S", "STEADY", "AVG OUT", "ELAPSED s", "TTFT p50 s", "E2E p50 s")
-    table(head, rows, right=frozenset(range(len(head))))
+            click.echo(f"{key.replace('_', ' ')}: {sanitize(str(run.context[key]))}")
+    if run.note:
+        click.echo(f"note: {sanitize(run.note)}")
+    if run.kind == "check":
+        for item in run.context.get("items") or ():
+            mark = {True: "ok", False: "FAIL"}.get(item.get("ok"), "-")
+            click.echo(sanitize(f"{mark:4}  {item.get('name')}: {item.get('sentence')}"))
+    else:
+        show_levels(run)

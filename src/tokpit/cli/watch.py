@@ -11,10 +11,14 @@ import click
 from tokpit.cli.context import Options
 from tokpit.cli.output import to_json
 from tokpit.domain.metrics import REGISTRY
+from tokpit.errors import TargetError
 
 if TYPE_CHECKING:
     from tokpit.ops.session import Session
 
+FRESH_S = 60.0
+"""Figures older than this are not shown."""
+_LASTING = frozenset({"max_running_reqs"})
 _SHOWN = ("gen_tps", "running_reqs", "queue_reqs", "accept_len", "kv_usage", "state_usage", "ttft_p50_s")
 
 
@@ -25,11 +29,15 @@ _SHOWN = ("gen_tps", "running_reqs", "queue_reqs", "accept_len", "kv_usage", "st
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_obj
 def watch(options: Options, target: str, interval: float, count: int | None, as_json: bool) -> None:
-    """Print the figures of the server TARGET as they come, from its log, its metrics and the host's GPUs."""
+    """Print the figures of the server TARGET as they come, from its log, its metrics and the host's GPUs.
+
+    Ends with exit code 4 and the reason that its log gives when the server goes.
+    """
     options.run(lambda session: _watch(session, target, interval, count, as_json))
 
 
 async def _watch(session: Session, target: str, interval: float, count: int | None, as_json: bool) -> None:
+    from tokpit.engines.registry import engine
     from tokpit.ops.targets import resolve_server
 
     server = await resolve_server(session, target)
@@ -44,7 +52,10 @@ async def _watch(session: Session, target: str, interval: float, count: int | No
         figures = {
             tag: round(series.last, 4)
             for tag, series in state.series.items()
-            if tag in REGISTRY and series.last is not None and series.last_t is not None and now - series.last_t < 60
+            if tag in REGISTRY
+            and series.last is not None
+            and series.last_t is not None
+            and (now - series.last_t < FRESH_S or tag in _LASTING)
         }
         gpus = session.store.host(server.host).gpus
         if as_json:
@@ -68,3 +79,6 @@ async def _watch(session: Session, target: str, interval: float, count: int | No
                 words.append(gpus.problems[0].text)
             click.echo(f"{time.strftime('%H:%M:%S')}  {'  '.join(words) or 'no figures yet'}")
         shown += 1
+        if not state.alive:
+            verdict = engine(server.engine).verdict(list(state.log.records))
+            raise TargetError(f"{server.label} is gone", hint=verdict.sentence if verdict is not None else "")

@@ -77,6 +77,11 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     log_path: str | None = None
     method: str = "setsid"
+    """How it is detached: `setsid`, `systemd`, `tmux`, `docker`."""
+    image: str = ""
+    """Image of a launch in a container."""
+    container_args: tuple[str, ...] = ()
+    """More words for `docker run`."""
     name: str = ""
 
 
@@ -92,6 +97,9 @@ class LaunchState(msgspec.Struct, frozen=True, kw_only=True):
     log_path: str
     port: int
     method: str = "setsid"
+    """As in `LaunchSpec`; `adopted` for a server that tokpit did not start."""
+    handle: str = ""
+    """Name of the unit, tmux session or container."""
     boot_id: str = ""
     started_at: float = 0.0
     by: str = ""

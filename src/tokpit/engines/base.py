@@ -51,6 +51,8 @@ class Milestone(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     usual_s: float = 60.0
     stuck_hint: str = ""
+    joins: bool = False
+    """Processes of several GPUs or nodes wait for each other here."""
 
 
 class FlagIssue(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,12 +151,23 @@ class Engine(Protocol):
         """What rules between flags, and of flags against model and host, say before a start."""
         ...
 
+    def log_weight(self, line: str) -> int:
+        """How surely only this engine prints such a line (see `logkit.marks`); 0: it says nothing."""
+        ...
+
     def grammar(self) -> Grammar:
         """A fresh reader for one log."""
         ...
 
     def metrics(self, text: str) -> MetricsPage:
         """One Prometheus page in canonical tags. Raises ValueError where the text is no such page."""
+        ...
+
+    def findings(self, records: Sequence[LogRecord], silent_s: float | None = None) -> Sequence[Verdict]:
+        """What a log says of a start or server that has not failed, none of it fatal: stuck, slow, over-committed.
+
+        `silent_s`: seconds since its last line was written, where that is known.
+        """
         ...
 
     def verdict(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tokpit.errors import UsageError
-from tokpit.ops import launch, stop, sweep
+from tokpit.ops import check, launch, relaunch, stop, sweep
 from tokpit.ops.gate import Command, Risk
 
 COMMANDS: tuple[Command, ...] = (
@@ -30,8 +30,17 @@ COMMANDS: tuple[Command, ...] = (
         title="Relaunch with other settings",
         help="Stop a server and start it again with changed settings; port and model stay unless changed.",
         risk=Risk.DESTRUCTIVE,
-        prepare=launch.prepare_relaunch,
+        prepare=relaunch.prepare,
         keys=("r",),
+        contexts=("server",),
+    ),
+    Command(
+        id="server.check",
+        title="Check a server",
+        help="First token, sensible answers, flags in effect, speed against the baseline, errors in the log.",
+        risk=Risk.LOAD,
+        prepare=check.prepare,
+        keys=("c",),
         contexts=("server",),
     ),
     Command(

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tokpit.domain.server import ServerInfo
-from tokpit.domain.settings import LaunchSpec, LaunchState, Settings
+from tokpit.domain.settings import LaunchSpec, LaunchState
 from tokpit.engines.base import Engine
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import LaunchError, TokpitError, UsageError
-from tokpit.ops import environment, ready, stop
+from tokpit.ops import environment, environments, methods, ready
 from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
 from tokpit.ops.schema import installed_schema
-from tokpit.ops.targets import resolve_server
 from tokpit.transport.base import Host, quote
 
 if TYPE_CHECKING:
@@ -42,6 +41,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     port: int
     warnings: tuple[str, ...] = ()
+    handle: str = ""
+    """Name of the unit, tmux session or container; empty for setsid."""
+    platform: str = "cuda"
 
     @property
     def command(self) -> str:
@@ -58,15 +60,22 @@ async def plan(session: Session, spec: LaunchSpec, *, force: bool = False, repla
     """
     engine = engine_of(spec.engine)
     host = await session.connected(spec.host)
-    spec = await environment.complete(host, engine, spec)
-    if spec.settings.model is None:
-        raise UsageError("a launch needs a model", hint="name it with --model PATH_OR_NAME")
-    port = spec.settings.port or engine.http.default_port
+    boxed = spec.method == "docker"
+    try:
+        spec = await (methods.complete_in_image(host, spec) if boxed else environment.complete(host, engine, spec))
+    except LaunchError as error:
+        raise error if boxed else await environments.suggest(session, host.name, engine.name, error) from error
     argv = engine.command(spec.program, spec.settings, spec.version)
     flags = argv[len(spec.program) :]
+    # What was passed through as plain flags counts like a setting from here on: port, model, what the rules look at.
+    settings = engine.from_flags(engine.to_flags(spec.settings, spec.version), spec.version)
+    spec = msgspec.structs.replace(spec, settings=settings)
+    if settings.model is None:
+        raise UsageError("a launch needs a model", hint="name it with --model PATH_OR_NAME")
+    port = settings.port or engine.http.default_port
     errors: list[str] = []
     warnings: list[str] = []
-    schema = await installed_schema(host, engine, spec.program, spec.version)
+    schema = None if boxed else await installed_schema(host, engine, spec.program, spec.version)
     for issue in engine.check_flags(flags, spec.version, schema):
         (errors if issue.severity == "error" else warnings).append(issue.sentence)
     facts = await environment.host_facts(host, spec, replacing=replacing)
@@ -77,11 +86,20 @@ async def plan(session: Session, spec: LaunchSpec, *, force: bool = False, repla
             errors.append(sentence)
         elif answer.severity == "warning":
             warnings.append(sentence)
+    for risk in await methods.survival_risks(host, spec):
+        (errors if risk.fatal else warnings).append(methods.sentence(risk))
     if errors and not force:
         raise LaunchError(
             "refused before the start: " + "; ".join(errors), hint="change the setting, or add --force to try it anyway"
         )
-    return Plan(spec=spec, argv=tuple(argv), port=port, warnings=(*errors, *warnings))
+    return Plan(
+        spec=spec,
+        argv=tuple(argv),
+        port=port,
+        warnings=(*errors, *warnings),
+        handle=methods.handle(spec, port, host.now()),
+        platform=facts.platform,
+    )
 
 
 async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
@@ -101,7 +119,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
         title=f"start {spec.engine} on {host.name}, port {made.port}",
         host=host.name,
         run=run,
-        lines=(f"setsid {made.command} </dev/null >>{log_path} 2>&1",),
+        lines=(await methods.shown_line(host, made.spec, made.argv, log_path, made.handle),),
         warnings=made.warnings,
     )
 
@@ -142,6 +160,9 @@ async def _start(session: Session, host: Host, made: Plan, progress: Progress, t
         env=spec.env,
         cwd=spec.cwd,
         log_path=spec.log_path,
+        method=spec.method,
+        handle=made.handle,
+        container=methods.container(spec, platform=made.platform),
     )
     progress.step("started", "started", f"pid {state.pid}, log {state.log_path}")
     history = await session.history()
@@ -163,49 +184,6 @@ async def _start(session: Session, host: Host, made: Plan, progress: Progress, t
         first_token_s=waited.first_token_s,
         command=made.command,
         warnings=made.warnings,
-    )
-
-
-async def prepare_relaunch(session: Session, args: Mapping[str, Any]) -> Prepared:
-    """`server.relaunch`: args are `target` or `server_id`, and `changes` (canonical settings to change)."""
-    info = await resolve_server(session, args.get("server_id") or args["target"])
-    changes = dict(args.get("changes") or {})
-    unknown = set(changes) - set(Settings.__struct_fields__)
-    if unknown:
-        raise UsageError(f"unknown setting: {', '.join(sorted(unknown))}")
-    host = session.host(info.host)
-    engine = engine_of(info.engine)
-    recognised = engine.recognise(info.argv)
-    if recognised is None:
-        raise LaunchError(f"{info.label}: its command line is not one that can be started again")
-    env = await environment.process_env(host, info.pid)
-    spec = LaunchSpec(
-        host=info.host,
-        engine=info.engine,
-        program=recognised.program,
-        settings=msgspec.structs.replace(info.settings, **changes),
-        version=info.version,
-        env=env,
-        cwd=info.cwd or None,
-        log_path=None,
-    )
-    made = await plan(session, spec, force=bool(args.get("force")), replacing=info)
-    before = quote(info.argv)
-    stopping = await stop.prepare(session, {"server_id": info.id})
-
-    async def run() -> Launched:
-        await stopping.run()
-        log_path = await environment.default_log_path(host, made.spec)
-        replaced = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, log_path=log_path))
-        return await start(session, replaced, timeout_s=args.get("timeout_s") or 1800.0)
-
-    return Prepared(
-        title=f"relaunch {info.label} with {', '.join(f'{k}={v}' for k, v in changes.items()) or 'the same settings'}",
-        host=host.name,
-        run=run,
-        lines=(*stopping.lines, f"# was: {before}", f"setsid {made.command} </dev/null >>LOG 2>&1"),
-        warnings=made.warnings,
-        typed_word=str(info.port or info.pid),
     )
 
 

@@ -51,8 +51,9 @@ async def wait_ready(session: Session, host: Host, info: ServerInfo, progress: P
     while True:
         try:
             ready = await waiter.look()
+            waiter.note(waiter.aside)
         except HostError as error:
-            progress.update(result={**progress.operation.result, "note": f"link: {error.message}; still waiting"})
+            waiter.note(f"{error.message}; the server does not need the link, still waiting")
             ready = None
         if ready is not None:
             session.store.apply(PhaseRecord(info.id, host.now(), "ready", elapsed_s=ready.ready_s))
@@ -77,15 +78,23 @@ class _Waiter:
         self._seen = 0
         self._records: list[LogRecord] = []
         self._base = progress.operation.steps
-        self._stage = ""
+        self._foreign = False
+        self.aside = ""
+        """What is worth telling while it waits."""
 
     def stuck(self) -> str | None:
         """Why the start may be stuck, if a phase takes longer than usual."""
         return self._tracker.stuck(self._progress.elapsed_s)
 
+    def note(self, text: str) -> None:
+        """Say why nothing is known at the moment; empty: no more."""
+        if self._progress.operation.result.get("note", "") != text:
+            self._progress.update(result={**self._progress.operation.result, "note": text})
+
     async def look(self) -> Ready | None:
         """One look at the log, the process, the port, the health path and, when all that is right, one token."""
         self._read_log()
+        self.aside = ""
         answer = await self._host.run(group_script(self._info.pid, self._info.pgid, self._info.port or 0))
         state = parse_group(answer.out)
         if state.start_ticks != self._info.start_ticks:
@@ -94,13 +103,16 @@ class _Waiter:
             return None
         if not state.owns_port:
             await self._foreign_port(state)
+            return None
         self._mark("listening", f"port {self._info.port} belongs to it")
         async with self._host.session() as web:
-            base = server_target(self._info).url
-            if not await http.healthy(web, base + self._engine.http.health):
+            base, headers = server_target(self._info).url, http.own_key(self._info)
+            if not await http.healthy(web, base + self._engine.http.health, headers=headers):
                 return None
             self._mark("healthy", f"{self._engine.http.health} answers")
-            token = await http.first_token(web, base, self._engine.http, clock_factor=self._host.spec.clock_factor)
+            token = await http.first_token(
+                web, base, self._engine.http, clock_factor=self._host.spec.clock_factor, headers=headers
+            )
         if token is None:
             return None
         self._mark("token", "one token generated")
@@ -164,11 +176,16 @@ class _Waiter:
             self._base = (*self._base, self._progress.operation.steps[-1])
 
     async def _foreign_port(self, state: GroupState) -> None:
-        if self._stage != "foreign":  # a listener may be handed over while a process replaces itself: look twice
-            self._stage = "foreign"
-            return
+        """The port may still be freed until the server wants it; fatal only where the server says that it listens."""
         whose = f"pid {state.listener_pid}" if state.listener_pid else "another user's process"
-        await self._failed(f"port {self._info.port} is held by {whose}, not by the server that was started")
+        held = f"port {self._info.port} is held by {whose}, not by the server that was started"
+        if not self._tracker.ready_hint and self._tracker.failure is None:
+            self.aside = held
+            return
+        if not self._foreign:  # a listener may be handed over while a process replaces itself: look twice
+            self._foreign = True
+            return
+        await self._failed(held)
 
     async def _failed(self, what: str) -> None:
         await self._catch_up()

@@ -104,17 +104,18 @@ class Session:
         return host
 
     async def find(self, name: str) -> tuple[ServerInfo, ...]:
-        """The servers that run on a host now; the store is told. Raises HostError."""
-        from tokpit.collect.find import find_servers
+        """The servers that run on a host now; the store is told, of orphan workers as well. Raises HostError."""
+        from tokpit.collect.find import Finder
         from tokpit.transport.detached import read_states
 
         host = await self.connected(name)
-        servers, states = await asyncio.gather(find_servers(host), read_states(host))
+        found, states = await asyncio.gather(Finder(host).find(), read_states(host))
         ours = {(state.pid, state.start_ticks) for state in states}
         servers = tuple(
-            msgspec.structs.replace(info, launched_by_tokpit=(info.pid, info.start_ticks) in ours) for info in servers
+            msgspec.structs.replace(info, launched_by_tokpit=(info.pid, info.start_ticks) in ours)
+            for info in found.servers
         )
-        self.store.apply(ServersRecord(host.name, host.now(), servers))
+        self.store.apply(ServersRecord(host.name, host.now(), servers, found.orphans))
         return servers
 
     def watch_host(self, name: str) -> None:

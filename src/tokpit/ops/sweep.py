@@ -1,11 +1,12 @@
-"""Sweep: run the load generator's levels against a target; each finished level is stored before the next begins."""
+"""Sweep: run the load generator level by level; each finished level is judged and stored before the next begins."""
 
 from __future__ import annotations
 
 import asyncio
 import getpass
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,38 +15,39 @@ from tokpit import __version__
 from tokpit.domain.records import Mark
 from tokpit.domain.run import Level, Run
 from tokpit.domain.text import mask_secrets
-from tokpit.engines.registry import engine as engine_of
-from tokpit.errors import LoadError, UsageError
-from tokpit.ops import http
+from tokpit.errors import HostError, LoadError, UsageError
 from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
+from tokpit.ops.sweep_checks import judged, level_of
+from tokpit.ops.sweep_find import Search, meets_slo
+from tokpit.ops.sweep_from import Here, Source, choose
+from tokpit.ops.sweep_plan import Asked, read_args
+from tokpit.ops.sweep_server import ServerSide
 from tokpit.ops.targets import Target, resolve, server_target
 from tokpit.transport.base import Host, quote
 
 if TYPE_CHECKING:
     from tokpit.load.plan import Plan
-    from tokpit.load.results import LevelResult
+    from tokpit.load.results import LevelResult, SweepResult
     from tokpit.ops.session import Session
     from tokpit.store.history import History
 
 
 async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
-    """`sweep.start`: `target` (text or server id), `levels` (text), `requests`, `max_tokens`, ... as in load.plan.
+    """`sweep.start`: `target` (text or server id), `levels` (text) and what `sweep_plan.read_args` reads.
 
-    Raises UsageError for a bad level list, TargetError, HostError.
+    Raises UsageError for a bad option, TargetError, HostError.
     """
-    from tokpit.load.levels import parse_levels
-
+    asked = read_args(args)
     text = str(args["target"])
-    try:
-        levels = tuple(parse_levels(str(args.get("levels") or "1,4,8,16,32,48")))
-    except ValueError as error:
-        raise UsageError(str(error), hint="write levels as 1,4,8,16 or 1-4") from error
     known = session.store.servers.get(text)
     target = server_target(known.info) if known is not None else await resolve(session, text)
-    sweep = Sweep(session, target, levels, args)
+    host = await session.connected(target.host) if target.host is not None else None
+    source, why = await choose(asked.source, host, target.server)
+    sweep = Sweep(session, target, host, asked, args, source, why)
+    title = f"sweep {target.label} at {asked.title}"
     return Prepared(
-        title=f"sweep {target.label} at C = {', '.join(map(str, levels))}", host=target.host or "", run=sweep.run
+        title=title, host=target.host or "", run=sweep.run, lines=(source.command,) if source.command else ()
     )
 
 
@@ -64,12 +66,26 @@ async def prepare_stop(session: Session, args: Mapping[str, Any]) -> Prepared:
 class Sweep:
     """One sweep under way: figures go into the live store, finished levels into the history."""
 
-    def __init__(self, session: Session, target: Target, levels: tuple[int, ...], args: Mapping[str, Any]) -> None:
-        self._session, self._target, self._levels, self._args = session, target, levels, args
-        self._host: Host | None = session.host(target.host) if target.host is not None else None
+    def __init__(
+        self,
+        session: Session,
+        target: Target,
+        host: Host | None,
+        asked: Asked,
+        args: Mapping[str, Any],
+        source: Source,
+        why: str,
+    ) -> None:
+        self._session, self._target, self._host, self._asked, self._args = session, target, host, asked, args
+        self._source, self._why = source, why
         self._stop: asyncio.Event = args.get("stop") or asyncio.Event()
+        self._side = ServerSide(session, host, target.server, target.url, asked.headers)
+        self._search = Search(asked.levels) if asked.find else None
         self._kept: list[Level] = []
-        self._level_now = 0.0
+        self._reason = ""
+        self._in_flight, self._received = 0, 0.0
+        self._place: dict[str, int] = {}
+        self._progress: Progress
 
     def _now(self) -> float:
         return self._host.now() if self._host is not None else time.time()
@@ -77,76 +93,111 @@ class Sweep:
     async def run(self) -> Run:
         """Run every level. Raises LoadError where nothing could be measured; a stop keeps what was measured."""
         history = await self._session.history()
-        plan = await self._plan()
-        progress = Progress(
+        server = self._target.server
+        self._progress = Progress(
             self._session.store,
             kind="sweep",
-            target=self._target.server.id if self._target.server is not None else self._target.url,
+            target=server.id if server is not None else self._target.url,
             title=f"sweep {self._target.label}",
             now=self._now,
+            commands=(self._source.command,) if self._source.command else (),
             operation_id=self._args.get("operation_id"),
         )
-        run = Run(
-            id=await history.new_run_id(),
-            kind="sweep",
-            target=self._target.label,
-            host=self._target.host or "",
-            model=plan.model,
-            engine=self._target.server.engine if self._target.server is not None else "",
-            started_at=self._now(),
-            note=str(self._args.get("note") or ""),
-            context=await self._context(plan),
-        )
-        await history.save_run(run)
-        self._session.stops[progress.operation.id] = self._stop
-        progress.update(result={"run": run.id})
-        status = "failed"
+        self._session.stops[self._progress.operation.id] = self._stop
         try:
-            status = await self._measure(plan, run, progress, history)
+            await self._ready()
+            await self._side.open()
+            plan = await self._plan()
+            run = Run(
+                id=await history.new_run_id(),
+                kind="sweep",
+                target=self._target.label,
+                host=self._target.host or "",
+                model=plan.model,
+                engine=self._side.engine.name if self._side.engine is not None else "",
+                started_at=time.time(),
+                note=str(self._args.get("note") or ""),
+                context=self._context(plan),
+            )
+            return await self._recorded(run, plan, history)
         except Exception as error:
-            progress.failed(error)
+            self._progress.failed(error)
             raise
         finally:
-            self._session.stops.pop(progress.operation.id, None)
-            await asyncio.shield(history.finish_run(run.id, status=status, ended_at=self._now()))
+            self._session.stops.pop(self._progress.operation.id, None)
+            await self._source.close()
+            await self._side.close()
+
+    async def _ready(self) -> None:
+        try:
+            await self._source.ready()
+        except HostError as error:
+            if self._asked.source == "host":
+                raise
+            self._source, self._why = Here(self._host), error.message
+        self._progress.step("from", f"load from {self._source.where}", self._why)
+
+    async def _recorded(self, run: Run, plan: Plan, history: History) -> Run:
+        """Measure with the run in the history from its first moment to its end."""
+        await history.save_run(run)
+        self._progress.update(result={"run": run.id})
+        status = "failed"
+        try:
+            status = await self._measure(plan, run, history)
+        finally:
+            ended = msgspec.structs.replace(run, status=status, ended_at=time.time(), levels=tuple(self._kept))
+            self._conclude(ended)
+            await asyncio.shield(history.save_run(ended))
         if status == "stopped":
-            progress.stopped(f"stopped; {len(self._kept)} levels kept as run {run.id}")
+            self._progress.stopped(f"{self._reason}; {len(self._kept)} levels kept as run {run.id}")
         else:
-            progress.done()
-        return msgspec.structs.replace(run, status=status, ended_at=self._now(), levels=tuple(self._kept))
+            self._progress.done()
+        return ended
+
+    def _conclude(self, run: Run) -> None:
+        """Put what was learned meanwhile, and what the figures say, into the context."""
+        from tokpit.ops.sweep_advice import findings_of, frozen_facts, stored
+
+        server = self._target.server
+        if server is not None and (state := self._session.store.servers.get(server.id)) is not None:
+            run.context["facts"] = frozen_facts(state.facts)
+        if self._host is not None and (gpus := self._session.store.host(self._host.name).gpus) is not None:
+            run.context["gpus"] = [gpu.name for gpu in gpus.gpus]
+        if self._search is not None:
+            run.context["find"] = {"met": self._search.met, "missed": self._search.missed}
+            run.context["found"] = self._search.sentence
+        run.context["findings"] = stored(findings_of(run))
 
     async def _plan(self) -> Plan:
         from tokpit.load.plan import Plan
 
-        target = self._target
-        extra: dict[str, Any] = {}
-        model = str(self._args.get("model") or "")
-        if target.server is not None:
-            facts = engine_of(target.server.engine).http
-            extra.update(facts.extra_body)
-            if not model and self._host is not None:
-                async with self._host.session() as web:
-                    model = await http.model_name(web, target.url, facts) or ""
-        wanted = {name: self._args[name] for name in _PLAN_FIELDS if self._args.get(name) is not None}
-        try:
-            return Plan(
-                url=target.url,
-                model=model,
-                levels=self._levels,
-                clock_factor=self._host.spec.clock_factor if self._host is not None else 1.0,
-                extra_body=extra,
-                **wanted,
-            )
-        except ValueError as error:
-            raise UsageError(f"the sweep cannot run as asked: {error}") from error
+        await self._side.page()  # behind a URL, the page tells which engine it is
+        extra = dict(self._side.engine.http.extra_body) if self._side.engine is not None else {}
+        return Plan(
+            url=self._target.url,
+            model=str(self._args.get("model") or "") or await self._side.model(),
+            levels=self._asked.levels,
+            rates=self._asked.rates,
+            clock_factor=self._host.spec.clock_factor if self._host is not None else 1.0,
+            extra_body=extra,
+            headers=self._side.headers,
+            **self._asked.fields,
+        )
 
-    async def _context(self, plan: Plan) -> dict[str, Any]:
-        """What was measured, frozen: server, engine, GPUs, workload, client."""
+    def _context(self, plan: Plan) -> dict[str, Any]:
+        """What was measured, frozen: server, engine, GPUs, workload, client and the link between."""
+        words = {"here": "in this process", "host": "on the server's host"}
+        asked = plan.to_dict(secrets=False)
+        asked.pop("prompt_rows", None)
         context: dict[str, Any] = {
-            "plan": plan.to_dict(secrets=False),
-            "client": f"tokpit {__version__}, from here",
+            "plan": {**asked, "dataset": self._asked.dataset, "repeat": self._asked.repeat, "flush": self._asked.flush},
+            "from": self._source.where,
+            "from_reason": self._why,
+            "client": f"tokpit {__version__}, load generated {words[self._source.where]}",
             "by": getpass.getuser(),
         }
+        if self._side.note:
+            context["server_side"] = f"not checked against the server: {self._side.note}"
         server = self._target.server
         if server is not None:
             context["engine"] = server.engine
@@ -158,69 +209,112 @@ class Sweep:
             link = self._session.link(self._host.name)
             if not self._host.spec.local:
                 rtt = link.rtt_s if link is not None else None
-                context["link"] = "via ssh" + (f", round trip {rtt * 1000:.1f} ms" if rtt is not None else "")
-            gpus = self._session.store.host(self._host.name).gpus
-            context["gpus"] = [gpu.name for gpu in gpus.gpus] if gpus is not None else []
+                context["link_rtt_s"] = rtt
+                context["link"] = "ssh" + (f", round trip {rtt * 1000:.1f} ms" if rtt is not None else "")
             if self._host.spec.label:
                 context["label"] = self._host.spec.label
         return context
 
-    async def _measure(self, plan: Plan, run: Run, progress: Progress, history: History) -> str:
-        from tokpit.load.run import run_sweep
+    # --- measuring
 
-        async def on_level(result: LevelResult) -> None:
-            level = level_of(result)
+    async def _measure(self, plan: Plan, run: Run, history: History) -> str:
+        plan = await self._warm(plan)
+        count = len(plan.rates or plan.levels) * self._asked.repeat
+        async for number, one, repeat in self._levels(plan):
+            if self._stop.is_set():
+                self._reason = "stopped by request"
+                return "stopped"
+            if (left := await self._side.drain(self._stop)) > 0 and not self._stop.is_set():
+                self._progress.step(f"busy-{number}", f"{left:.0f} requests still ran on the server at the begin")
+            if self._asked.flush:
+                self._progress.step(f"flush-{number}", await self._side.flush())
+            ended = await self._one(one, run, history, number, count, repeat)
+            if ended.status == "failed":
+                kept = f"{len(self._kept)} finished levels are kept as run {run.id}" if self._kept else ""
+                raise LoadError(f"{self._target.label}: {ended.reason}", hint=kept)
+            if ended.status == "stopped":
+                self._reason = ended.reason.rstrip(".")
+                return "stopped"
+        if not self._kept:
+            raise LoadError(f"{self._target.label}: nothing was measured")
+        return "done"
+
+    async def _levels(self, plan: Plan) -> AsyncIterator[tuple[int, Plan, int]]:
+        """Number, plan and repetition of one level after the other; the search chooses by what came before."""
+        number = 0
+        if self._search is not None:
+            while (level := self._search.next()) is not None:
+                yield number, replace(plan, levels=(level,)), 0
+                if not self._kept or self._kept[-1].result["void"]:
+                    return
+                number += 1
+            return
+        for repeat in range(self._asked.repeat):
+            ones = [replace(plan, rates=(rate,)) for rate in plan.rates] or [
+                replace(plan, levels=(level,)) for level in plan.levels
+            ]
+            for one in ones:
+                yield number, one, repeat
+                number += 1
+
+    async def _warm(self, plan: Plan) -> Plan:
+        """Warm up outside every figure; the plan without a warm-up. Raises LoadError where it shows a dead server."""
+        from tokpit.load.run import SURE_FAILURES
+
+        rest = replace(plan, warmup=plan.warmup if plan.warmup_each_level else 0)
+        if not plan.warmup:
+            return rest
+        one = replace(
+            rest, levels=(1,), rates=(), requests=plan.warmup, duration_s=None, turns=1, warmup=0, stop_on_error=False
+        )
+        result = await self._source.run(one, lambda event: None, self._stop)
+        if result.status == "failed":
+            raise LoadError(f"{self._target.label}: {result.reason}")
+        level = result.levels[0] if result.levels else None
+        if level is not None:
+            self._progress.step("warm-up", f"warm-up: {level.ok} ok, {level.err} failed")
+            sure = [item for name, item in level.outcomes.items() if name in SURE_FAILURES]
+            if not level.ok and sure:
+                raise LoadError(
+                    f"{self._target.label}: the warm-up request failed, so no level was started: {sure[0].example}"
+                )
+        return replace(rest, model=rest.model or result.model)
+
+    async def _one(self, plan: Plan, run: Run, history: History, number: int, count: int, repeat: int) -> SweepResult:
+        """Measure, judge and store one level."""
+        self._in_flight, self._received = 0, 0.0
+        self._place = {"level": number + 1, **({} if self._search is not None else {"levels": count})}
+        label = f"{plan.rates[0]:g} req/s" if plan.rates else f"C={plan.levels[0]}"
+        concurrency = 0 if plan.rates else plan.levels[0]
+        if self._target.server is not None:
+            self._session.store.apply(Mark(self._target.server.id, self._now(), "sweep", f"sweep {label}"))
+        await self._side.begin(lambda: (self._in_flight, self._received))
+        try:
+            ended = await self._source.run(plan, lambda event: self._event(event, concurrency), self._stop)
+        finally:
+            seen = await self._side.end()
+        for result in ended.levels:
+            level = self._level(replace(result, level=number), plan, seen, ended.client, repeat)
             await history.add_level(run.id, level)
             self._kept.append(level)
-            progress.level(level)
+            self._progress.level(level)
+            if self._search is not None and not result.partial and not level.result["void"]:
+                self._search.tell(plan.levels[0], met=meets_slo(result))
+        return ended
 
-        result = await run_sweep(
-            plan,
-            session_factory=self._host.session if self._host is not None and not self._host.spec.local else None,
-            on_event=lambda event: self._event(event, progress),
-            on_level=on_level,
-            stop=self._stop,
-        )
-        if result.status == "failed":
-            raise LoadError(
-                f"{self._target.label}: {result.reason}",
-                hint=f"{len(self._kept)} finished levels are kept as run {run.id}" if self._kept else "",
-            )
-        return result.status
+    def _level(self, result: LevelResult, plan: Plan, seen: Any, client: dict[str, Any], repeat: int) -> Level:
+        extra: dict[str, Any] = {"client": client, "from": self._source.where}
+        if self._asked.repeat > 1:
+            extra["repeat"] = repeat
+        if plan.slo.asked:
+            extra["slo_met"] = meets_slo(result)
+        return level_of(judged(result, plan, seen), seen, **extra)
 
-    def _event(self, event: object, progress: Progress) -> None:
+    def _event(self, event: object, concurrency: int) -> None:
         from tokpit.load import events
 
-        if isinstance(event, events.LevelStarted):
-            self._level_now = float(event.concurrency or 0)
-            if self._target.server is not None:
-                mark = Mark(self._target.server.id, self._now(), "sweep", f"sweep {event.label}")
-                self._session.store.apply(mark)
-        elif isinstance(event, events.Progress):
+        if isinstance(event, events.Progress):
+            self._in_flight, self._received = event.running, event.tokens
             figures = {name: getattr(event, name) for name in ("done", "total", "ok", "err", "running", "elapsed_s")}
-            figures |= {"concurrency": self._level_now, "output_tps": event.tps, "eta_s": event.eta_s}
-            progress.update(live={name: float(value) for name, value in figures.items() if value is not None})
-
-
-_PLAN_FIELDS = (
-    *("api", "requests", "max_tokens", "temperature", "top_p", "warmup", "duration_s", "rates", "arrival", "prompts"),
-    *("input_tokens", "prompt_rows", "turns", "prefix_share", "unique_prefix", "seed", "slo", "timeouts", "headers"),
-    *("stop_on_error", "continuous_usage"),
-)
-
-
-def level_of(result: LevelResult) -> Level:
-    """The stored form of a level: its main figures, and the load generator's full summary beside them."""
-    return Level(
-        concurrency=result.concurrency or result.peak_in_flight,
-        requests=result.requests,
-        ok=result.ok,
-        err=result.err,
-        elapsed_s=result.elapsed_s,
-        output_tps=result.output_tps or 0.0,
-        steady_tps=result.steady_tps,
-        avg_output=result.avg_output or 0.0,
-        ttft_p50_s=result.ttft_s.p50 if result.ttft_s is not None else None,
-        e2e_p50_s=result.e2e_s.p50 if result.e2e_s is not None else None,
-        result=result.to_dict(),
-    )
+            figures |= {"concurrency": concurrency, "output_tps": event.tps, "eta_s": event.eta_s, **self._place}
+            self._progress.update(live={name: float(value) for name, value in figures.items() if value is not None})

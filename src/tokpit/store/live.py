@@ -19,6 +19,7 @@ from tokpit.domain.records import (
     LogRecord,
     Mark,
     Operation,
+    Orphan,
     PhaseRecord,
     Record,
     Sample,
@@ -124,6 +125,8 @@ class HostState:
         self.gpus: GpuRecord | None = None
         self.memory: HostRecord | None = None
         self.server_ids: tuple[str, ...] = ()
+        self.orphans: tuple[Orphan, ...] = ()
+        """Workers whose server is gone."""
         self.gpu_util: dict[int, Series] = {}
         self._points = points
 
@@ -219,6 +222,7 @@ class LiveStore:
 
     def _servers(self, record: ServersRecord) -> None:
         host = self.host(record.host)
+        host.orphans = record.orphans
         found = {info.id: info for info in record.servers}
         for info in found.values():
             self.add_server(info)
@@ -227,6 +231,7 @@ class LiveStore:
         # A server that has gone stays listed while it still has something to show: its log and its last figures.
         kept = [i for i in host.server_ids if i not in found and self.servers[i].log.seen]
         host.server_ids = (*found, *kept[-3:])
+        host.orphans = record.orphans
         self._bump(f"host:{record.host}", "hosts")
 
     def _bump(self, *topics: str) -> None:

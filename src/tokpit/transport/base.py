@@ -14,7 +14,7 @@ from tokpit.domain.records import LinkRecord
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["Completed", "Host", "HostFactory", "HostSpec", "Prompt", "quote"]
+__all__ = ["Completed", "Dialog", "Host", "HostFactory", "HostSpec", "Prompt", "quote"]
 
 
 class Completed(msgspec.Struct, frozen=True):
@@ -33,6 +33,28 @@ class Completed(msgspec.Struct, frozen=True):
     def err(self) -> str:
         """stderr as text, undecodable bytes replaced."""
         return self.stderr.decode("utf-8", "replace")
+
+
+class Dialog(Protocol):
+    """A remote command that is talked to: bytes go to its stdin, which stays open, and its stdout comes back."""
+
+    async def write(self, data: bytes) -> None:
+        """Send to stdin, waiting while the far side does not read. Raises LinkLost."""
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """stdout in chunks as they come, until the command ends. Raises LinkLost if the link breaks first."""
+        ...
+
+    @property
+    def status(self) -> int | None:
+        """The exit status (negative: the signal that ended it) once `chunks` has ended; None before."""
+        ...
+
+    @property
+    def errors(self) -> str:
+        """The last part of stderr as text."""
+        ...
 
 
 class Host(Protocol):
@@ -72,6 +94,13 @@ class Host(Protocol):
         """Run a script and give its stdout in chunks as they come; leaving the context ends the remote command.
 
         The iterator ends when the command ends, and raises LinkLost if the link breaks first.
+        """
+        ...
+
+    def dialog(self, script: str) -> AbstractAsyncContextManager[Dialog]:
+        """Run a script that reads its stdin; leaving the context, or a link that ends, ends its process group.
+
+        A command that must not outlive the link by the two seconds that this may take ends when its stdin does.
         """
         ...
 

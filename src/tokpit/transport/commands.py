@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tokpit.domain.text import decode_line
 from tokpit.errors import HostError, LinkLost, RemoteFailed
-from tokpit.transport.base import Completed, HostSpec
+from tokpit.transport.base import Completed, Dialog, HostSpec
 from tokpit.transport.script import Unframer, new_marker, wrap
 
 CHUNK = 1 << 16
@@ -201,6 +201,22 @@ class ScriptHost(ABC):
                 drainer.cancel()
                 await asyncio.gather(drainer, return_exceptions=True)
                 await iterator.aclose()  # type: ignore[attr-defined]  # AsyncIterator is what callers may rely on
+
+    @contextlib.asynccontextmanager
+    async def dialog(self, script: str) -> AsyncIterator[Dialog]:
+        """Run a script that reads its stdin; see Host.dialog."""
+        from tokpit.transport.dialog import ScriptDialog
+
+        marker = new_marker()
+        async with self._process(lasting=True) as process:
+            talk = ScriptDialog(process, marker, self._lost, self._no_shell)
+            try:
+                await process.write(wrap(script, marker, reads_stdin=True))
+                yield talk
+            finally:
+                await talk.close()
+                if talk.status is None:
+                    self._end(process, talk.pid)
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o600) -> None:
         """Write a file atomically; see Host.write_file."""

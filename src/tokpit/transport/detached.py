@@ -16,25 +16,13 @@ import msgspec
 from tokpit.domain.settings import LaunchState
 from tokpit.domain.text import decode_line
 from tokpit.errors import LaunchError, RemoteFailed, StopError, UsageError
-from tokpit.transport.base import Host, quote
+from tokpit.transport.base import Host
+from tokpit.transport.methods import Container, start_lines
 
 STATE_DIR = "${XDG_STATE_HOME:-$HOME/.local/state}/tokpit/launches"
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
-# Runs as the leader of the new session: tells who it is, then becomes the server.
-_WRAPPER = """\
-who() { l=$(cat /proc/$$/stat) || return 1; set -- ${l##*) }; echo "$$ $3 ${20}"; }
-who > "$TOKPIT_WHO.part" && mv "$TOKPIT_WHO.part" "$TOKPIT_WHO"
-unset TOKPIT_WHO
-exec "$@"
-"""
-
-_PYTHON = "import os, sys\nif os.fork(): os._exit(0)\nos.setsid()\nos.execvp(sys.argv[1], sys.argv[1:])"
-_PERL = "use POSIX; exit 0 if fork; POSIX::setsid(); exec @ARGV;"
-
-# `setsid -f` (util-linux) and the two interpreters fork by themselves. The last resort needs `&`, with which a shell
-# without job control makes the server ignore SIGINT.
 _START = """\
 log={log}
 case $log in '~/'*) log=$HOME/${{log#'~/'}} ;; esac
@@ -48,18 +36,7 @@ if [ -n "$cwd" ]; then cd -- "$cwd" || exit 3; fi
 case $log in /*) ;; *) log=$PWD/$log ;; esac
 TOKPIT_WHO=$states/.who-$$
 export TOKPIT_WHO
-{exports}
-wrapper={wrapper}
-if setsid -f true 2>/dev/null; then
-  setsid -f sh -c "$wrapper" sh {argv} </dev/null >>"$log" 2>&1
-elif command -v python3 >/dev/null 2>&1; then
-  python3 -c {python} sh -c "$wrapper" sh {argv} </dev/null >>"$log" 2>&1
-elif command -v perl >/dev/null 2>&1; then
-  perl -e {perl} sh -c "$wrapper" sh {argv} </dev/null >>"$log" 2>&1
-else
-  setsid sh -c "$wrapper" sh {argv} </dev/null >>"$log" 2>&1 &
-fi
-n=0
+{start}n=0
 while [ ! -s "$TOKPIT_WHO" ]; do
   n=$((n + 1))
   if [ "$n" -gt 100 ]; then echo "the process did not start" >&2; tail -n 1 "$log" >&2; exit 4; fi
@@ -67,7 +44,7 @@ while [ ! -s "$TOKPIT_WHO" ]; do
 done
 read -r pid pgid ticks < "$TOKPIT_WHO"
 rm -f -- "$TOKPIT_WHO"
-boot=
+{after}boot=
 if [ -r /proc/sys/kernel/random/boot_id ]; then read -r boot < /proc/sys/kernel/random/boot_id; fi
 umask 077
 file=$states/$pid-$ticks.json
@@ -133,13 +110,17 @@ async def start_detached(
     engine: str = "",
     port: int = 0,
     by: str = "",
+    method: str = "setsid",
+    handle: str = "",
+    container: Container | None = None,
 ) -> LaunchState:
     """Start `argv` on the host so that it survives the connection, and record it there.
 
-    stdout and stderr are appended to `log_path` (parents created, `~/` is the remote home). Values of `env` go through
-    the shell's memory only: they are on no command line and in no file. That it lives on is checked over a second
-    channel after the first is closed. Raises LaunchError if the process did not start or ended at once, RemoteFailed
-    if folders cannot be written, UsageError for a name in `env` that is no environment variable.
+    `method` is one of `methods.METHODS`; `handle` names the unit, tmux session or container. stdout and stderr are
+    appended to `log_path` (parents created, `~/` is the remote home). Values of `env` are on no command line and in no
+    file (by systemd and tmux: in one that the started shell removes before anything else). That it lives on is checked
+    over a second channel after the first is closed. Raises LaunchError if the process did not start or ended at once,
+    RemoteFailed if folders cannot be written, UsageError for a name in `env` that is no environment variable.
     """
     if not argv:
         raise UsageError("There is no command to start.")
@@ -153,19 +134,18 @@ async def start_detached(
         "argv": list(argv),
         "log_path": log_path,
         "port": port,
-        "method": "setsid",
+        "method": method,
+        "handle": handle,
         "by": by,
         "env_names": sorted(env),
     }
+    start, after = start_lines(argv, env, method, handle, container)
     script = _START.format(
         log=shlex.quote(log_path),
         states=_folder(state_dir),
         cwd=shlex.quote(cwd or ""),
-        exports="\n".join(f"export {name}={shlex.quote(value)}" for name, value in env.items()),
-        wrapper=shlex.quote(_WRAPPER),
-        argv=quote(argv),
-        python=shlex.quote(_PYTHON),
-        perl=shlex.quote(_PERL),
+        start=start,
+        after=after,
         head=shlex.quote(msgspec.json.encode(known).decode()[:-1]),
     )
     done = await host.run(script, timeout_s=60.0)

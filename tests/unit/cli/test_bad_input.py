@@ -168,4 +168,4 @@ def test_a_log_that_does_not_exist(tokpit: Shell) -> None:
 def test_ps_of_this_machine_without_servers_is_an_empty_list(tokpit: Shell) -> None:
     done = tokpit("ps", "local", "--json")
     assert done.returncode == 0
-    assert set(json.loads(done.stdout)) == {"servers", "errors"}
+    assert set(json.loads(done.stdout)) == {"servers", "orphans", "errors"}

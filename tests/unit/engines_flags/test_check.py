@@ -28,7 +28,7 @@ CASES = [
     ("sglang", "0.5.23", "--enable-dp-attention", "deprecated", "warning", "--attn-dp-size"),
     ("vllm", "0.19.1", "M --swap-space 4", "removed", "error", None),
     ("vllm", "0.33.0", "M --task embed", "removed", "error", "--runner"),
-    ("vllm", "0.20.0", "M --swap-space 4", "removed", "warning", None),
+    ("vllm", "0.20.0", "M --swap-space 4", "removed", "error", None),
     ("vllm", "0.33.0", "M --max-num-seq 4", None, "", None),
     ("vllm", "0.33.0", "M --dtype bf16", "bad-value", "error", None),
     ("vllm", "0.33.0", "M --tensor-parallel-size two", "bad-value", "error", None),
@@ -57,6 +57,29 @@ def test_each_kind_of_trouble_is_named_with_its_remedy(
 def test_a_flag_of_a_later_version_is_said_to_come_later() -> None:
     (issue,) = report.lint("sglang", ["--hicache-host-memory-fraction", "0.5"], "0.5.11")
     assert "0.5.21 and later" in issue.sentence
+
+
+def test_between_two_known_versions_only_what_both_refuse_is_certain() -> None:
+    renamed_between = report.lint("sglang", ["--mamba-scheduler-strategy", "auto"], "0.5.19.post1")
+    unknown_to_all = report.lint("sglang", ["--paged-attn-size", "16"], "0.5.11.post2")
+    not_a_number = report.lint("vllm", ["M", "--port", "http"], "0.13.0")
+    assert [(i.code, i.severity) for i in renamed_between] in ([], [("deprecated", "warning")])
+    assert [(i.code, i.severity) for i in unknown_to_all] == [("unknown", "error")]
+    assert [(i.code, i.severity) for i in not_a_number] == [("bad-value", "error")]
+
+
+def test_without_a_version_what_no_release_takes_is_an_error_and_what_some_release_takes_is_not() -> None:
+    issues = report.lint("sglang", ["--no-such-thing", "--mamba-scheduler-strategy", "auto", "--tp-size", "two"], None)
+    assert [(i.flag, i.severity) for i in issues] == [
+        ("--no-such-thing", "error"),
+        ("--mamba-scheduler-strategy", "warning"),
+        ("--tp-size", "error"),
+    ]
+
+
+def test_beyond_the_known_versions_a_flag_that_looks_like_a_known_one_is_a_slip() -> None:
+    (issue,) = report.lint("sglang", ["--mem-fraction-statik", "0.8"], "0.9.0")
+    assert (issue.severity, issue.successor) == ("error", "--mem-fraction-static")
 
 
 def test_beyond_the_known_versions_an_unknown_flag_is_only_a_warning() -> None:

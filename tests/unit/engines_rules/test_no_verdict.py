@@ -106,6 +106,15 @@ HEALTHY = {
         "[2026-04-01 08:00:01] server_args=ServerArgs(model_path='/m')\n"
         "[2026-04-01 08:00:03] Load weight begin. avail mem=70.10 GB",
     ),
+    "asked_to_end": (
+        "sglang",
+        READY
+        + DECODE
+        + "[2026-04-01 08:00:09] SIGTERM received. signum=None frame=None. Draining requests and shutting down...\n"
+        "[2026-04-01 08:00:09] Subprocess scheduler_0 (pid=71) crashed with exit code -15. Triggering SIGQUIT for "
+        "cleanup...\n"
+        "[2026-04-01 08:00:09] SIGQUIT received. signum=None, frame=None. It usually means one child failed.\n",
+    ),
     "still_loading": ("sglang", "[2026-04-01 08:00:03] Load weight begin. avail mem=70.10 GB"),
     "requests_too_long_for_llama": (
         "llamacpp",

@@ -13,6 +13,7 @@ from tokpit.config.inventory import Inventory
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import LaunchError, StartFailed, StopError, TargetError
 from tokpit.ops.gate import ConfirmRequest, Refused
+from tokpit.ops.launch import plan
 from tokpit.ops.session import Session
 from tokpit.sim.host import SimHost
 
@@ -57,6 +58,7 @@ async def test_launch_find_sweep_relaunch_stop(session: Session, sim: SimHost, u
     found = [s for s in await session.find(sim.spec.name) if s.port == unused_tcp_port]
     assert [s.id for s in found] == [launched.server.id]
     assert found[0].settings.spec_steps == 3
+    assert found[0].launched_by_tokpit
 
     run = await session.execute("sweep.start", target=found[0].label, levels="1,12", requests=12, max_tokens=64)
     assert run.status == "done"
@@ -113,6 +115,13 @@ async def test_a_flag_that_this_version_does_not_know_is_refused_before_the_star
     with pytest.raises(LaunchError, match="--no-such-flag"):
         await session.execute("server.launch", spec=spec)
     assert all(s.port != unused_tcp_port for s in await session.find(sim.spec.name))
+
+
+async def test_plain_flags_count_like_settings(session: Session, sim: SimHost, unused_tcp_port: int) -> None:
+    spec = spec_of(sim, 1, port=None, raw=("--port", str(unused_tcp_port), "--page-size", "48"))
+    made = await plan(session, spec, force=True)
+    assert made.port == unused_tcp_port
+    assert any("48" in warning for warning in made.warnings), made.warnings
 
 
 async def test_a_start_that_fails_names_its_cause(session: Session, sim: SimHost, unused_tcp_port: int) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
+from tokpit.engines import version as versions
 from tokpit.engines.base import FlagIssue, FlagSpec
 from tokpit.engines.flagkit import renames
 from tokpit.engines.flagkit.canon import Map
@@ -18,13 +21,48 @@ def check(
 ) -> list[FlagIssue]:
     """Issues in order of the command line. `error`: the start would be refused. `warning`: it may be, or a deprecation.
 
-    Without a schema read on the host, what rests on a neighbouring version's table is a warning, never an error.
+    Certain is what a schema read on the host says, or the table of exactly this release. Between two sampled releases
+    an issue is an error where both have it. Without a version, or beyond the sampled ones, only what no sampled
+    release takes is an error (a release to come may bring a new flag: there it needs to look like a known one).
     """
     catalog = engine.catalog()
     pick = catalog.at(version)
     table: FlagTable = FlagTable(schema) if schema else pick
-    checker = _Checker(engine, catalog, table, pick, firm=bool(schema) or pick.certain)
     words = read(flags, table, engine.dialect, catalog.union)
+    if schema or pick.certain:
+        return _issues(_Checker(engine, catalog, table, pick, firm=True), words)
+    found = _issues(_Checker(engine, catalog, table, pick, firm=False), words)
+    above = catalog.above(version)
+    if above is not None:
+        other = read(flags, above, engine.dialect, catalog.union)
+        shared = {
+            (issue.flag, issue.code) for issue in _issues(_Checker(engine, catalog, above, above, firm=False), other)
+        }
+    else:
+        beyond = versions.parse(version) is not None
+        shared = {
+            (issue.flag, issue.code)
+            for issue in found
+            if (issue.code == "bad-value" and not beyond)
+            or (issue.code == "unknown" and not catalog.seen(issue.flag) and (issue.successor or not beyond))
+        }
+    return [
+        msgspec.structs.replace(issue, severity="error")
+        if issue.code != "deprecated" and ((issue.flag, issue.code) in shared or _absent_too(issue, shared))
+        else issue
+        for issue in found
+    ]
+
+
+_ABSENT = frozenset({"unknown", "renamed", "removed"})
+"""Codes of flags that a release does not have at all."""
+
+
+def _absent_too(issue: FlagIssue, shared: set[tuple[str, str]]) -> bool:
+    return issue.code in _ABSENT and any((issue.flag, code) in shared for code in _ABSENT)
+
+
+def _issues(checker: _Checker, words: Sequence[Word]) -> list[FlagIssue]:
     out: list[FlagIssue] = []
     free = 0
     for word in words:
@@ -32,7 +70,7 @@ def check(
             out += checker.flag(word)
         else:
             free += 1
-            if free > (1 if engine.dialect.positional else 0):
+            if free > (1 if checker.engine.dialect.positional else 0):
                 out.append(checker.free(word))
     return out
 

@@ -23,6 +23,20 @@ def lint(
     return list(engine.check_flags(flags, version, schema))
 
 
+def engine_by_flags(flags: Sequence[str]) -> str | None:
+    """The engine that knows most of these flags, where one knows more of them than all others; None for no flags."""
+    options = {word.partition("=")[0] for word in flags if word.startswith("-")}
+    scores = sorted(
+        (
+            (sum(tables.catalog(name).union.exact(option) is not None for option in options), name)
+            for name in registry.names()
+        ),
+        reverse=True,
+    )
+    best, second = scores[0], scores[1]
+    return best[1] if best[0] > second[0] else None
+
+
 def flags_table(engine_name: str, version: str | None) -> list[FlagSpec]:
     """The built-in rows for a version (None: the newest known), by name. Raises UsageError for an unknown engine."""
     registry.engine(engine_name)

@@ -57,11 +57,23 @@ class Catalog:
     def at(self, version: str | None) -> Pick:
         """The table for a version; None or a text that is no version: the newest."""
         index, certain = self._index(version)
+        return self._pick(index, certain=certain, wanted=version)
+
+    def above(self, version: str | None) -> Pick | None:
+        """The table of the first sampled release above a version; None beyond the newest, or where it is unknown."""
+        wanted = versions.parse(version)
+        for index, name in enumerate(self.versions):
+            sample = versions.parse(name)
+            if wanted is not None and sample is not None and sample > wanted:
+                return self._pick(index, certain=False, wanted=version)
+        return None
+
+    def _pick(self, index: int, *, certain: bool, wanted: str | None) -> Pick:
         if index not in self._picks:
             self._picks[index] = tuple(
                 spec for runs in self._runs for first, last, spec in runs if first <= index <= last
             )
-        return Pick(self._picks[index], self.versions[index], certain=certain, wanted=version)
+        return Pick(self._picks[index], self.versions[index], certain=certain, wanted=wanted)
 
     def _index(self, version: str | None) -> tuple[int, bool]:
         wanted = versions.parse(version)

@@ -12,6 +12,7 @@ from tokpit.engines.base import FlagIssue, FlagSchema, Grammar, Milestone, Recog
 from tokpit.engines.flagkit import check
 from tokpit.engines.llamacpp import cmdline, http
 from tokpit.engines.llamacpp import flags as translation
+from tokpit.engines.logkit.marks import weigh
 
 
 class LlamacppEngine:
@@ -75,6 +76,12 @@ class LlamacppEngine:
 
         return rules.check(settings, version, model, host, env)
 
+    def log_weight(self, line: str) -> int:
+        """See Engine."""
+        from tokpit.engines.llamacpp import marks
+
+        return weigh(marks.MARKS, line)
+
     def grammar(self) -> Grammar:
         """See Engine."""
         from tokpit.engines.llamacpp import grammar
@@ -86,6 +93,13 @@ class LlamacppEngine:
         from tokpit.engines.llamacpp import metrics
 
         return metrics.page(text)
+
+    def findings(self, records: Sequence[LogRecord], silent_s: float | None = None) -> Sequence[Verdict]:
+        """See Engine."""
+        from tokpit.engines.llamacpp import milestones
+        from tokpit.engines.verdictkit.standing import standing
+
+        return standing(milestones.MILESTONES, records, silent_s)
 
     def verdict(
         self,

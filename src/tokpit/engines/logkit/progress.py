@@ -35,6 +35,11 @@ class StartTracker:
         return list(self._steps)
 
     @property
+    def current(self) -> Milestone | None:
+        """The newest milestone; None before the first."""
+        return self._current
+
+    @property
     def phase(self) -> str:
         """Phase of the newest milestone; `starting` before the first, `failed` once a failure was logged."""
         if self.failure is not None:

@@ -10,6 +10,7 @@ from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import RuleAnswer, Verdict
 from tokpit.engines.base import FlagIssue, FlagSchema, Grammar, Milestone, Recognised
 from tokpit.engines.flagkit import check, process
+from tokpit.engines.logkit.marks import weigh
 from tokpit.engines.sglang import cmdline, http
 from tokpit.engines.sglang import flags as translation
 
@@ -75,6 +76,12 @@ class SglangEngine:
 
         return rules.check(settings, version, model, host, env)
 
+    def log_weight(self, line: str) -> int:
+        """See Engine."""
+        from tokpit.engines.sglang import marks
+
+        return weigh(marks.MARKS, line)
+
     def grammar(self) -> Grammar:
         """See Engine."""
         from tokpit.engines.sglang import grammar
@@ -86,6 +93,13 @@ class SglangEngine:
         from tokpit.engines.sglang import metrics
 
         return metrics.page(text)
+
+    def findings(self, records: Sequence[LogRecord], silent_s: float | None = None) -> Sequence[Verdict]:
+        """See Engine."""
+        from tokpit.engines.sglang import findings, milestones
+        from tokpit.engines.verdictkit.standing import standing
+
+        return [*standing(milestones.MILESTONES, records, silent_s), *findings.host_cache(records)]
 
     def verdict(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from tokpit.domain.verdict import Fix, Verdict
 from tokpit.engines.sglang.capacity import HICACHE_RESERVE_BYTES, hicache_allocated_gb, smallest_track_interval
@@ -118,8 +119,23 @@ def no_kv(verdict: Verdict, case: Case) -> Verdict:
 
 
 def scheduler_died(verdict: Verdict, case: Case) -> Verdict | None:
-    """Names the rank, then reads the exit code."""
-    return by_status(retell(verdict, {"who": f"The scheduler of rank {verdict.figures.get('rank', '?')}"}), case)
+    """Names the rank, then reads the exit code, which up to 0.5.x stands on a line of its own below."""
+    figures: dict[str, float | str] = {"who": f"The scheduler of rank {verdict.figures.get('rank', '?')}"}
+    if "status" not in verdict.figures:
+        below = (_EXIT_CODE.match(line.text) for line in case.lines[case.at + 1 : case.at + 20])
+        code = next((match for match in below if match), None)
+        if code is not None:
+            figures["status"] = int(code["status"])
+    return by_status(retell(verdict, figures), case)
+
+
+_EXIT_CODE = re.compile(r"^Exit code: (?P<status>-?\d{1,9})\b")
+
+
+def subprocess_died(verdict: Verdict, case: Case) -> Verdict | None:
+    """Workers that end with the signal by which the server was asked to end have not crashed."""
+    asked = any(line.text.startswith("SIGTERM received") for line in case.lines[: case.at])
+    return None if asked and verdict.figures.get("status") in (-15, "-15") else by_status(verdict, case)
 
 
 def watchdog(verdict: Verdict, case: Case) -> Verdict:

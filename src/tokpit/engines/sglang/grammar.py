@@ -60,6 +60,7 @@ class SglangGrammar(LineGrammar):
         self._sampler = Sampler()
         self._layouts = Layouts()
         self._rank_cache: dict[str, dict[str, Value]] = {}
+        self._ending = False
 
     def sample(self, record: LogRecord) -> dict[str, float]:
         """Server-wide values after this record: see sampling.Sampler."""
@@ -168,6 +169,7 @@ class SglangGrammar(LineGrammar):
             pair = uvicorn(message[:TEXT_LIMIT])
             message = pair[1] if pair else message
         if message.startswith(_ARGS):
+            self._ending = False
             return Found("milestone.args", {"server_args_text": mask_secrets(message[len(_ARGS) :])})
         message = message[:TEXT_LIMIT]
         fields: dict[str, Value] = {}
@@ -178,7 +180,18 @@ class SglangGrammar(LineGrammar):
         progress = bar(message)
         if progress is not None:
             return self._bar(*progress)
-        return TABLE.find(message) or None
+        known = TABLE.find(message)
+        return self._ended(known) if known else None
+
+    def _ended(self, found: Found) -> Found:
+        """What a server that was asked to end says of its workers is part of the ending, no failure."""
+        if found.kind == "milestone.shutdown":
+            self._ending = True
+        elif self._ending and (
+            found.kind == "failure.sigquit" or (found.kind == "failure.subproc" and found.fields["exit_code"] == -15)
+        ):
+            return Found("milestone.shutdown", found.fields)
+        return found
 
     @staticmethod
     def _bar(label: str, fields: dict[str, Value]) -> Found:

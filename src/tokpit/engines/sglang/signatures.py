@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tokpit.domain.verdict import Fix
 from tokpit.engines.sglang import failure_notes as notes
-from tokpit.engines.verdictkit.exits import by_status
 from tokpit.engines.verdictkit.signature import Rank, Signature, sig
 
 _RADIX_OFF = Fix(label="radix cache off", settings={"prefix_cache": False})
@@ -227,8 +226,8 @@ BUGS: tuple[Signature, ...] = (
 DEATH: tuple[Signature, ...] = (
     sig(
         "PROCESS_DIED",
-        r"Rank (?P<rank>\d+) scheduler (?:died|is dead)[^(\n]*\(exit code: (?P<status>-?\d+)\)",
-        "The scheduler of rank {rank} died (exit code {status}).",
+        r"Rank (?P<rank>\d+) scheduler (?:died|is dead)(?:[^\n]{0,200}?[Ee]xit code: (?P<status>-?\d+))?",
+        "The scheduler of rank {rank} died.",
         "Look above for its first error.",
         anywhere=True,
         rank=Rank.DEATH,
@@ -242,7 +241,7 @@ DEATH: tuple[Signature, ...] = (
         "Look above for its first error.",
         anywhere=True,
         rank=Rank.DEATH,
-        refine=by_status,
+        refine=notes.subprocess_died,
         survives=True,
     ),
     sig(

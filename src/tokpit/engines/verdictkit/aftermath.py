@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tokpit.domain.records import GpuSample
-from tokpit.domain.verdict import Verdict
+from tokpit.domain.verdict import Fix, Verdict
 from tokpit.engines.verdictkit.signature import retell, whole
 
 
@@ -25,6 +25,8 @@ class HostEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """`dmesg -T` or `journalctl -k`."""
     gpu_processes: str | None = None
     """`nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv,noheader`."""
+    topology: str | None = None
+    """`nvidia-smi topo -m`."""
     gpus: Sequence[GpuSample] = ()
 
 
@@ -35,6 +37,7 @@ _QUESTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
     "WORKER_DIED": (("dmesg", "-T"),),
     "ENGINE_CORE_GONE": (("dmesg", "-T"),),
     "PROCESS_DIED": (("dmesg", "-T"),),
+    "STUCK_NCCL_INIT": (("nvidia-smi", "topo", "-m"),),
 }
 _GPU_APPS = ("nvidia-smi", "--query-compute-apps=pid,used_memory,name", "--format=csv,noheader")
 _GPU_CODES = {
@@ -64,11 +67,37 @@ def with_host(verdict: Verdict, host: HostEvidence) -> Verdict:
         return _port(verdict, host.sockets)
     if verdict.code in {"HOST_OOM_KILLED", "WORKER_DIED", "ENGINE_CORE_GONE", "PROCESS_DIED"} and host.kernel_log:
         return _oom(verdict, host.kernel_log)
+    if verdict.code == "STUCK_NCCL_INIT" and host.topology:
+        return _peers(verdict, host)
     if verdict.code == "UNBALANCED_GPUS":
         return _unbalanced(verdict, host)
     if verdict.code in _GPU_CODES and host.gpu_processes:
         return _holders(verdict, host.gpu_processes)
     return verdict
+
+
+_GPU_ROW = re.compile(r"^\s*GPU\d+\s+(?P<links>.*)$", re.MULTILINE)
+_LINK = re.compile(r"\b(?:NV\d+|PHB|NODE|SYS|PIX|PXB)\b")
+
+
+def _peers(verdict: Verdict, host: HostEvidence) -> Verdict:
+    """Several GPUs of one host that reach each other over PCIe only: peer access may be redirected by the IOMMU."""
+    rows = [m["links"] for m in _GPU_ROW.finditer(host.topology or "")]
+    links = {link for row in rows for link in _LINK.findall(row)}
+    if not links or any(link.startswith("NV") for link in links) or "nodes" in verdict.figures:
+        return verdict
+    shown = ", ".join(sorted(links))
+    return retell(
+        verdict,
+        {"links": shown},
+        code="STUCK_P2P_IOMMU",
+        sentence=f"The GPUs wait for each other and are linked by PCIe only ({shown}, no NVLink): peer access is "
+        f"probably blocked by IOMMU or ACS. {verdict.sentence}",
+        next_action="Start again with NCCL_P2P_DISABLE=1 in the server's environment (and custom all-reduce off); for "
+        "good: IOMMU off (iommu=pt or off) and ACS off in the host's firmware or kernel line.",
+        fixes=(Fix(label="NCCL_P2P_DISABLE=1", env={"NCCL_P2P_DISABLE": "1"}),),
+        evidence=(*verdict.evidence, f"nvidia-smi topo -m: {shown}"),
+    )
 
 
 _LISTEN = re.compile(

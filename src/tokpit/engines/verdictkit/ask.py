@@ -19,6 +19,14 @@ _HYBRID = re.compile(
 )
 
 
+_FAMILY = re.compile(
+    r"(?i)qwen-?3[._](?:[5-9](?!\d*b))|qwen-?3(?:[._]\d)?[\w.-]*?-next|nemotron-?(?:h\b|h-|3-|[\w.-]*nano-(?:9b|12b)?-?v2)|"
+    r"jamba|bamba|zamba|falcon-?h1|granite-?4(?:\.\d+)?-h|kimi-linear|lfm2|mamba|minimax-(?:text-01|m1)|plamo-?2|"
+    r"(?:ring|ling)-[\w.-]*linear|hunyuan-t1"
+)
+"""Families whose models have recurrent state, as their names are written in hubs and folders."""
+
+
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """One question to all rules."""
 
@@ -27,6 +35,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelFacts = ModelFacts()
     host: HostFacts = HostFacts()
     env: Mapping[str, str] = {}
+    guess: bool = True
+    """Whether the model's name may stand in for facts that are not known."""
 
     def flag(self, *names: str) -> str | None:
         """The value of a raw flag, the last one given; an empty text for a bare switch, None where it is not given."""
@@ -51,10 +61,14 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hybrid(self) -> bool | None:
-        """Whether the model has recurrent state: as its facts say, else by its architecture's name; None: not known."""
+        """Whether the model has recurrent state: as its facts say, else by its architecture's name, else by its own
+        name (where `guess` allows it); None: not known.
+        """
         if self.model.hybrid is not None:
             return self.model.hybrid
-        return True if self.model.architecture and _HYBRID.search(self.model.architecture) else None
+        if self.model.architecture is not None:
+            return True if _HYBRID.search(self.model.architecture) else None
+        return True if self.guess and self.settings.model and _FAMILY.search(self.settings.model) else None
 
     @property
     def memory_bytes(self) -> int | None:
@@ -75,9 +89,25 @@ Rule = Callable[[Ask], RuleAnswer | None]
 
 
 def run(rules: Sequence[Rule], ask: Ask) -> list[RuleAnswer]:
-    """What the rules say: errors first, then warnings, then information, each in the order of the registry."""
+    """What the rules say: errors first, then warnings, then information, each in the order of the registry.
+
+    An error that rests on the model's name alone is a warning.
+    """
     order = {"error": 0, "warning": 1, "info": 2}
-    return sorted((answer for rule in rules if (answer := rule(ask)) is not None), key=lambda a: order[a.severity])
+    certain = msgspec.structs.replace(ask, guess=False)
+    guessed = ask.hybrid is not certain.hybrid
+    answers: list[RuleAnswer] = []
+    for rule in rules:
+        said = rule(ask)
+        if said is None:
+            continue
+        if guessed and said.severity == "error" and said != rule(certain):
+            said = msgspec.structs.replace(said, severity="warning", sentence=said.sentence + _LIKELY)
+        answers.append(said)
+    return sorted(answers, key=lambda said: order[said.severity])
+
+
+_LIKELY = " (Likely: the model's name is that of a family with recurrent state; its config.json would tell.)"
 
 
 def answer(code: str, severity: str, sentence: str, arithmetic: str = "", fixes: Iterable[Fix] = ()) -> RuleAnswer:

@@ -23,7 +23,7 @@ from tokpit.engines.verdictkit.blocks import Block, blocks
 from tokpit.engines.verdictkit.course import Alive, Dialect, deadly, facts_of, phases_of, starts_of
 from tokpit.engines.verdictkit.exits import exit_evidence, exit_verdict, signal_name
 from tokpit.engines.verdictkit.lines import Line, read
-from tokpit.engines.verdictkit.signature import Case, Rank, evidence_text, matches, retell, tell
+from tokpit.engines.verdictkit.signature import Case, Rank, Signature, evidence_text, matches, retell, tell
 
 _NEVER_CAUSE = re.compile(r"(?:^|\.)(?:KeyboardInterrupt|CancelledError|SystemExit|BrokenPipeError|GeneratorExit)$")
 _ASKED_TO_END = {"TERM", "INT", "HUP"}
@@ -93,6 +93,12 @@ def _crash_loop(failed: list[Verdict], last: Verdict | None) -> Verdict | None:
     )
 
 
+def _rank(signature: Signature, told: Verdict) -> Rank:
+    """A line that says how a process died ranks higher where its exit code says why: killed, crashed, aborted."""
+    said_why = signature.rank is Rank.DEATH and told.code != signature.code and "signal" in told.figures
+    return Rank.VAGUE if said_why else signature.rank
+
+
 class _Start:
     """One start: its lines, and what they say of phase, settings, progress and death."""
 
@@ -139,7 +145,7 @@ class _Start:
                 match = matches(signature, block)
                 told = tell(signature, match, self.case(at, block)) if match else None
                 if told is not None:
-                    yield Found(at, signature.rank, block.head.depth, told, block.head, signature.survives)
+                    yield Found(at, _rank(signature, told), block.head.depth, told, block.head, signature.survives)
                     break
 
     def _in_lines(self) -> Iterator[Found]:
@@ -153,7 +159,7 @@ class _Start:
                 match = search(line.text)
                 told = tell(signature, match, self.case(at)) if match else None
                 if told is not None:
-                    yield Found(at, signature.rank, line.depth, told, line, signature.survives)
+                    yield Found(at, _rank(signature, told), line.depth, told, line, signature.survives)
                     break
 
     def unknown(self) -> Found | None:

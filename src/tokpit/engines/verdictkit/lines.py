@@ -13,6 +13,7 @@ import msgspec
 
 from tokpit.domain.records import LogRecord
 from tokpit.domain.text import sanitize
+from tokpit.engines.logkit.prefix import outer_level, strip_outer
 
 MAX_CHARS = 4000
 """Only so much of a line is searched: dumps of requests can be megabytes long and decide nothing."""
@@ -23,20 +24,12 @@ _RANKS = r"(?:(?:DisaggregationMode\.\w+|(?:ATTN_|MOE_)?(?:DP|PP|CP|TP|EP)\d+) ?
 _PREFIXES = tuple(
     re.compile(pattern)
     for pattern in (
-        # docker compose, kubernetes (CRI), srun labels, journal (short and ISO)
-        r"[\w.-]{1,64} +\| ",
-        r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d) (?:stdout|stderr) [FP] ",
-        r"\d{1,4}: (?=\S)",
-        r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [^\s\[\]:]+(?:\[\d+\])?: ",
-        r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)? (?:\S+ )?[^\s\[\]:]+\[\d+\]: ",
         # vLLM and Ray processes
         r"\((?P<proc>[A-Za-z][\w.\-]*(?: [\w.\-]+)*?)(?: rank=\d+)?,? ?pid=\d+(?:, ip=[^)]*)?\) ?",
-        # vLLM logger, third-party logger, uvicorn, python's logging
+        # vLLM's logger, uvicorn, python's logging
         r"(?P<level1>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL) +\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? \[?[^\]\s]+\] ?",
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? (?P<level2>DEBUG|INFO|WARNING|ERROR|CRITICAL) \d+ \[[^\]]+\] ",
-        r"(?P<level3>DEBUG|INFO|WARNING|ERROR|CRITICAL): {2,}",
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? - \S+ - (?P<level4>DEBUG|INFO|WARNING|ERROR|CRITICAL) - ",
-        r"(?P<level5>DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]+:(?=\S)",
+        r"(?P<level2>DEBUG|INFO|WARNING|ERROR|CRITICAL): {2,}",
+        r"(?P<level3>DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]+:(?=\S)",
         # SGLang
         rf"\[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?(?: (?P<ranks>{_RANKS}))?\] ?",
         rf"\[(?P<ranks2>{_RANKS})\] ?",
@@ -102,6 +95,8 @@ def read_line(number: int, raw: str, level: str = "") -> Line:
         text = "".join(raw[busy.start() : busy.end()].rpartition("] ")[2])
         return Line(number, text, raw[:MAX_CHARS], busy["ranks"] or busy["proc"] or "", "info", busy=True)
     text = sanitize(raw[:MAX_CHARS]).lstrip("\ufffd\r")
+    outer, text = strip_outer(text)
+    level = outer_level(outer).lower() or level
     proc = ""
     for _ in range(6):
         for prefix in _PREFIXES:
@@ -110,7 +105,7 @@ def read_line(number: int, raw: str, level: str = "") -> Line:
                 continue
             found = match.groupdict()
             proc = proc or found.get("proc") or found.get("ranks") or found.get("ranks2") or found.get("rank") or ""
-            for key in ("level1", "level2", "level3", "level4", "level5"):
+            for key in ("level1", "level2", "level3"):
                 if found.get(key):
                     level = found[key].lower()
             letter = found.get("glog") or found.get("llama")

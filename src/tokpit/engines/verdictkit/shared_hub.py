@@ -48,9 +48,7 @@ MODEL: tuple[Signature, ...] = (
         r"'(?P<path2>[^']+)'|(?P<path3>\S+) is not a local folder and is not a valid model identifier",
         "",
         phase="args",
-        refine=lambda v, c: path_or_name(
-            retell(v, {"path": v.figures.get("path") or v.figures.get("path2") or str(v.figures.get("path3", ""))}), c
-        ),
+        refine=path_or_name,
     ),
     sig(
         "MODEL_PATH_MISSING",

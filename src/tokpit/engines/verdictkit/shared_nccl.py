@@ -175,9 +175,10 @@ INTERNAL_PORTS: tuple[Signature, ...] = (
     ),
     sig(
         "INTERNAL_PORT_IN_USE",
-        r"Port (?P<port>\d+) is (?:already )?in use.{0,60}(?:dist|nccl|rpc)|Port is already in use\. "
-        r"\w*dist_init_port=(?P<port3>\d+)",
+        r"Port (?P<port>\d+) is (?:already )?in use.{0,60}(?:dist|nccl|rpc)|"
+        r"[Pp]ort is already in use\. \w*port=(?P<port2>\d+)",
         "The internal port {port} is taken; the HTTP port is not the problem.",
         _PORTS,
+        anywhere=True,
     ),
 )

@@ -144,12 +144,15 @@ def real(verdict: Verdict, name: str) -> float | None:
 
 
 def figures_of(match: re.Match[str]) -> Figures:
-    """The named groups that took part, numbers as numbers; text is masked and cut."""
+    """The named groups that took part, numbers as numbers; text is masked and cut.
+
+    A number at the end of a name tells alternatives of one pattern apart: `port2` is a `port`.
+    """
     told: Figures = {}
     for name, text in match.groupdict().items():
         if text is not None:
             value = number(text.strip())
-            told[name] = mask_secrets(value)[:200] if isinstance(value, str) else value
+            told[name.rstrip("0123456789")] = mask_secrets(value)[:200] if isinstance(value, str) else value
     return told
 
 

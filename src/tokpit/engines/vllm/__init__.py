@@ -10,6 +10,7 @@ from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import RuleAnswer, Verdict
 from tokpit.engines.base import FlagIssue, FlagSchema, Grammar, Milestone, Recognised
 from tokpit.engines.flagkit import check, process
+from tokpit.engines.logkit.marks import weigh
 from tokpit.engines.vllm import cmdline, http
 from tokpit.engines.vllm import flags as translation
 
@@ -75,6 +76,12 @@ class VllmEngine:
 
         return rules.check(settings, version, model, host, env)
 
+    def log_weight(self, line: str) -> int:
+        """See Engine."""
+        from tokpit.engines.vllm import marks
+
+        return weigh(marks.MARKS, line)
+
     def grammar(self) -> Grammar:
         """See Engine."""
         from tokpit.engines.vllm import grammar
@@ -86,6 +93,13 @@ class VllmEngine:
         from tokpit.engines.vllm import metrics
 
         return metrics.page(text)
+
+    def findings(self, records: Sequence[LogRecord], silent_s: float | None = None) -> Sequence[Verdict]:
+        """See Engine."""
+        from tokpit.engines.verdictkit.standing import standing
+        from tokpit.engines.vllm import milestones
+
+        return standing(milestones.MILESTONES, records, silent_s)
 
     def verdict(
         self,

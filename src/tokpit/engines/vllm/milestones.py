@@ -32,6 +32,7 @@ MILESTONES: tuple[Milestone, ...] = (
         phase="starting",
         usual_s=60,
         stuck_hint="NCCL rendezvous: wrong interface, a firewall, a missing node, or peer access blocked by IOMMU",
+        joins=True,
     ),
     Milestone(
         kind="milestone.load_start",

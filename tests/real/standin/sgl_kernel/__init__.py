@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import sys
 import types
 from typing import Any
 
 import torch
 
-from sgl_kernel.shapes import OPERATORS, REPLACED
+from sgl_kernel.shapes import OPERATORS
 
 __version__ = "0.4.10"
 __path__: list[str] = []
@@ -63,27 +62,7 @@ class _Submodules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Nothing to run."""
 
 
-class _Replacing(importlib.abc.MetaPathFinder):
-    """Lets a module of SGLang load as it is, then puts names of `REPLACED` in it."""
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        names = REPLACED.pop(fullname, None)
-        if names is None:
-            return None
-        spec = importlib.util.find_spec(fullname)
-        assert spec is not None
-        assert spec.loader is not None
-        load = spec.loader.exec_module
-
-        def exec_module(module: types.ModuleType) -> None:
-            load(module)
-            vars(module).update(names)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-
-sys.meta_path[:0] = [_Submodules(), _Replacing()]
+sys.meta_path.insert(0, _Submodules())
 for _name, _operator in OPERATORS.items():
     setattr(torch.ops.sgl_kernel, _name, _operator)
 torch.cuda.synchronize = lambda _device=None: None  # a model with a draft head calls it on every platform

@@ -39,8 +39,14 @@ def extend_attention_cpu(_q: Tensor, _k: Any, _v: Any, out: Tensor, *_args: Any)
     out.zero_()
 
 
-def decode_attention_cpu(*args: Any) -> None:
-    args[3].zero_()
+def decode_attention_cpu(
+    _q: Tensor, _kc: Tensor, _vc: Tensor, _ks: float, _vs: float, out: Tensor, *_args: Any
+) -> None:
+    out.zero_()
+
+
+def build_draft_decode_metadata_cpu(pool: Tensor, requests: Tensor, *_args: Any) -> Tensor:
+    return pool[requests]
 
 
 def copy_all_layer_kv_cache_cpu(*_args: Any) -> None:
@@ -143,7 +149,20 @@ def _keep_no_state(*_args: Any, **_kwargs: Any) -> None:
     """Nothing is ever read from a recurrent state."""
 
 
+class _Platform:
+    """This machine, said to have the matrix unit (AMX) without which the attention backend of CPUs is not offered."""
+
+    has_amx = True
+
+    def __getattr__(self, name: str) -> Any:
+        from sglang.srt.runtime_context import get_platform
+
+        return getattr(get_platform(), name)
+
+
 REPLACED: dict[str, dict[str, Any]] = {
+    "sglang.srt.arg_groups.overrides": {"get_platform": _Platform},
+    "sglang.srt.speculative.draft_utils": {"cpu_has_amx_support": lambda: True},
     "sglang.kernels.ops.attention.fla.fused_norm_gate": {"_use_cpu": True},
     "sglang.kernels.ops.attention.fla.layernorm_gated": {"_use_cpu": True},
     "sglang.kernels.ops.elementwise.elementwise": {

@@ -208,6 +208,8 @@ def predicted_cap(ask: Ask) -> RuleAnswer | None:
     each = slots_per_request(
         s.mamba_strategy, ask.version, prefix_cache=s.prefix_cache is not False, overlap=_overlap(ask)
     )
+    if each is None and ask.version is None and ask.speculates:
+        each = slots_per_request("extra_buffer")  # the only strategy under which speculation starts in every release
     if each is None:
         return None
     asked = s.max_running if s.max_running is not None else (SPEC_DEFAULT_MAX_RUNNING if ask.speculates else None)
@@ -224,7 +226,7 @@ def predicted_cap(ask: Ask) -> RuleAnswer | None:
     return answer(
         "QUEUE_LIMITED_BY_STATE_SLOTS",
         "error" if cap < 1 else "warning",
-        f"Only {cap} requests will run at once, set by state slots"
+        f"Only {cap} request{'' if cap == 1 else 's'} will run at once, set by state slots"
         + (f" and not by max_running_requests {wanted}" if wanted is not None else "")
         + "; the rest queues. A host cache adds no running slots.",
         f"{sums}" + (f"; {wanted} x {each} = {more} slots would be needed for {wanted}" if more is not None else ""),

@@ -1,0 +1,84 @@
+"""`tokpit diagnose`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from tokpit.cli.context import Options
+from tokpit.cli.output import to_json
+from tokpit.domain.text import sanitize
+from tokpit.errors import UsageError
+
+if TYPE_CHECKING:
+    from tokpit.ops.diagnose import Diagnosis
+
+
+def _facts(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"a fact is KEY=VALUE, not {value!r}", hint="for example --fact max_running_requests=9")
+        pairs.append((name.strip(), text.strip().strip("'\"")))
+    return tuple(pairs)
+
+
+_FILE = click.Path(dir_okay=False, allow_dash=True)
+
+
+@click.command()
+@click.argument("target", required=False)
+@click.option("--log", "logs", multiple=True, type=_FILE, help="Log file of a server (`-`: stdin). Repeatable.")
+@click.option("--run", "runs", multiple=True, help="Stored run, by the begin of its id; a second one is compared.")
+@click.option(
+    "--sweep", "sweeps", multiple=True, type=_FILE, help="Table: concurrency,requests,ok,err,elapsed_s,output_tps."
+)
+@click.option("--compare", multiple=True, type=_FILE, help="Table of runs: name,tok_s,tp,accept_len,ttft_s ...")
+@click.option("--gpu", "gpus", multiple=True, type=_FILE, help="What nvidia-smi, rocm-smi or the kernel log printed.")
+@click.option("--metrics", multiple=True, type=_FILE, help="Metrics page; two are taken as begin and end.")
+@click.option(
+    "--fact", "facts", multiple=True, callback=_facts, metavar="KEY=VALUE", help="Something you know. Repeatable."
+)
+@click.option("--engine", help="Engine that wrote the logs (default: found from their lines).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.pass_obj
+def diagnose(options: Options, /, as_json: bool, **values: object) -> None:
+    """Say what logs, sweeps and facts mean: causes with their arithmetic, and what to do next.
+
+    Works on files alone, or on TARGET (HOST, HOST:PORT, HOST/PID) as it runs. Facts by name, units understood:
+    max_running_requests=9 state_slots=48 accept_len=3.2 draft_tokens=3 baseline_tps=26.7 remembered_tps=70
+    weights_gb=54 gpu="RTX A6000" tp=2 hicache_gb=150 mem_available_gb=200 engine_version=0.5.11
+    """
+    from tokpit.ops.diagnose import Sources, diagnose_all, diagnose_files
+
+    sources = msgspec.convert(values, Sources)
+    if sources == Sources(engine=sources.engine):
+        raise UsageError("nothing to diagnose", hint="give a TARGET, or --log, --sweep, --run or --fact")
+    if sources.offline:
+        found = diagnose_files(sources)
+    else:
+        found = options.run(lambda session: diagnose_all(session, sources))
+    for note in found.notes:
+        click.echo(f"note: {sanitize(note)}", err=True)
+    if as_json:
+        to_json({"findings": found.findings, "facts": found.facts, "sweep": found.sweep})
+    else:
+        _show(found)
+
+
+def _show(found: Diagnosis) -> None:
+    for finding in found.findings:
+        sure = "" if finding.confidence == "sure" else f" ({finding.confidence})"
+        click.echo(f"{finding.severity}: {finding.code}{sure}")
+        click.echo(f"  {sanitize(finding.claim)}")
+        for part in finding.arithmetic.split("; ") if finding.arithmetic else ():
+            click.echo(f"    = {sanitize(part)}")
+        for line in finding.evidence[:4]:
+            click.echo(f"    | {sanitize(line)}")
+        if finding.next_action:
+            click.echo(f"  next: {sanitize(finding.next_action)}")
+    if not found.findings:
+        click.echo("no finding: nothing in these figures is off")

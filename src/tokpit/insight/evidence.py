@@ -1,0 +1,43 @@
+"""All that rules look at, in one frozen record."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tokpit.domain.records import GpuSample, Problem
+from tokpit.domain.verdict import RuleAnswer, Verdict
+from tokpit.insight.curve import Curve
+from tokpit.insight.digest import Digest
+from tokpit.insight.facts import Facts
+from tokpit.insight.points import Point
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several runs that are compared: its name and figures by column (`tok_s`, `tp`, `accept_len` ...)."""
+
+    name: str
+    figures: dict[str, float] = {}
+    labels: dict[str, str] = {}
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known. Empty or None: not looked at."""
+
+    facts: Facts = Facts()
+    """Given ones and those read in logs; see `gather`."""
+    points: tuple[Point, ...] = ()
+    """Levels of the sweep as they came, unusable ones included."""
+    curve: Curve | None = None
+    others: tuple[tuple[str, Curve], ...] = ()
+    """Further sweeps to compare with, by name."""
+    logs: tuple[Digest, ...] = ()
+    trials: tuple[Trial, ...] = ()
+    gpus: tuple[GpuSample, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    answers: tuple[RuleAnswer, ...] = ()
+    """What the engine's rules say of settings against host and model."""
+    api_cap: int | None = None
+    """Cap on running requests as somebody gave it, where a log says another."""
+    known_tps: float | None = None
+    """Best rate of earlier runs of the same profile."""

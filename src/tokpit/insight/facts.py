@@ -1,0 +1,238 @@
+"""Facts that rules work on: figures of a server, its host, its model and its client, under one name each.
+
+They come from a person (`max_running_requests=9`), from a log or from stored records. None: not known, and a rule that
+needs it stays quiet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import get_args, get_type_hints
+
+import msgspec
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Counts unless the name says otherwise; `_gb` is 1e9 bytes; `_tps` tok/s; shares are fractions 0..1."""
+
+    # server
+    engine: str | None = None
+    engine_version: str | None = None
+    model: str | None = None
+    hybrid: bool | None = None
+    tp: int | None = None
+    dp: int | None = None
+    dp_attention: bool | None = None
+    max_running_requests: int | None = None
+    """The cap that the server works with, as its log says."""
+    configured_max_running: int | None = None
+    """The cap that was asked for, on the command line or as its API repeats it."""
+    state_slots: int | None = None
+    slots_per_request: int | None = None
+    slot_choices: tuple[float, ...] | None = None
+    """Slots that a request of this engine may reserve, by setting; given by whoever knows the engine."""
+    state_usage: tuple[float, ...] | None = None
+    """Printed usages of the state pool."""
+    kv_tokens: int | None = None
+    context_len: int | None = None
+    block_size: int | None = None
+    graph_max_batch: int | None = None
+    prefix_cache: bool | None = None
+    # workload
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    requested_output: float | None = None
+    shared_prefix_tokens: float | None = None
+    unique_prompts: int | None = None
+    prompts: int | None = None
+    # speculation
+    accept_len: float | None = None
+    accept_rate: float | None = None
+    per_position: tuple[float, ...] | None = None
+    draft_tokens: float | None = None
+    """Tokens proposed a step, the root not counted."""
+    baseline_tps: float | None = None
+    """One stream without speculation."""
+    spec_tps: float | None = None
+    """One stream with speculation."""
+    single_tps: float | None = None
+    """One stream as it runs now."""
+    remembered_tps: float | None = None
+    """What somebody remembers or expects of one stream."""
+    # model and hardware
+    weights_gb: float | None = None
+    active_gb: float | None = None
+    """Of a mixture of experts: weights read for one token."""
+    gpu: str | None = None
+    gpus: int | None = None
+    bandwidth_gbps: float | None = None
+    """Memory bandwidth of one GPU in GB/s, where it is not to be looked up by name."""
+    # host
+    hicache_gb: float | None = None
+    mem_available_gb: float | None = None
+    mem_total_gb: float | None = None
+    cgroup_limit_gb: float | None = None
+    hicache_total_gb: float | None = None
+    """Host memory that the host cache takes in all, computed by whoever knows the engine."""
+    hicache_pools: int | None = None
+    hicache_reserve_gb: float | None = None
+    swap_used_gb: float | None = None
+    swap_in_mbps: float | None = None
+    orphans: int | None = None
+    orphan_gpu_gb: float | None = None
+    # GPU telemetry
+    sm_clock_mhz: float | None = None
+    sm_clock_max_mhz: float | None = None
+    temp_c: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    requested_power_limit_w: float | None = None
+    throttle: str | None = None
+    throttle_share: float | None = None
+    """Time that a thermal or hardware slowdown was active / time measured."""
+    pcie_gen: int | None = None
+    pcie_gen_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    gpu_util: float | None = None
+    # client and its figures
+    concurrency: int | None = None
+    client_limit: int | None = None
+    """Connections that the client allows."""
+    client_tps: float | None = None
+    server_tps: float | None = None
+    client_tokens: float | None = None
+    server_tokens: float | None = None
+    client_in_flight: int | None = None
+    client_completed: int | None = None
+    server_running: int | None = None
+    server_queued: int | None = None
+    tokens_last_minute: float | None = None
+    loop_lag_ms: float | None = None
+    client_cpu: float | None = None
+    peak_tps: float | None = None
+    mean_tps: float | None = None
+    itl_ms: float | None = None
+    tokens_per_chunk: float | None = None
+    requests: int | None = None
+    ok: int | None = None
+    err: int | None = None
+    rejected: int | None = None
+    total_output_tokens: float | None = None
+    failure_elapsed_s: tuple[float, ...] | None = None
+    stream_silent_s: float | None = None
+    usage_reported: bool | None = None
+    prefix_queries: float | None = None
+    prefix_hits: float | None = None
+    """Tokens during the measurement, not since the server started."""
+    prompt_kind: str | None = None
+    preemptions: float | None = None
+    window_s: float | None = None
+    kv_usage: float | None = None
+    # experiments
+    decode_alone_tps: float | None = None
+    decode_mixed_tps: float | None = None
+    prefill_alone_tps: float | None = None
+    prefill_mixed_tps: float | None = None
+
+
+FIELDS: tuple[str, ...] = Facts.__struct_fields__
+_KINDS = {name: next(a for a in get_args(hint) if a is not type(None)) for name, hint in get_type_hints(Facts).items()}
+_ALIASES = {
+    "max_running": "max_running_requests", "running_cap": "max_running_requests", "cap": "max_running_requests",
+    "max_num_seqs": "max_running_requests", "effective_max_running": "max_running_requests",
+    "mamba_slots": "state_slots", "max_mamba_cache_size": "state_slots", "slots": "state_slots",
+    "mamba_usage": "state_usage",
+    "state_slots_per_request": "slots_per_request", "mamba_slots_per_request": "slots_per_request",
+    "max_total_num_tokens": "kv_tokens", "max_total_tokens": "kv_tokens", "kv_cache_tokens": "kv_tokens",
+    "context_length": "context_len", "max_model_len": "context_len", "context": "context_len",
+    "acceptance_length": "accept_len", "acceptance_rate": "accept_rate", "per_position_rates": "per_position",
+    "spec_steps": "draft_tokens", "num_steps": "draft_tokens", "num_speculative_tokens": "draft_tokens",
+    "k": "draft_tokens",
+    "baseline": "baseline_tps", "no_spec_tps": "baseline_tps", "baseline_tok_s": "baseline_tps",
+    "baseline_tok_s_no_spec": "baseline_tps", "plain_tps": "baseline_tps",
+    "measured_tps": "single_tps", "tps": "single_tps", "tok_s": "single_tps", "current_tps": "single_tps",
+    "target_tps": "remembered_tps", "expected_tps": "remembered_tps", "previous_tps": "remembered_tps",
+    "remembered_tok_s": "remembered_tps", "wanted_tps": "remembered_tps",
+    "weight_gb": "weights_gb", "model_gb": "weights_gb", "active_weights_gb": "active_gb",
+    "gpu_name": "gpu", "gpu_count": "gpus", "num_gpus": "gpus", "tp_size": "tp", "tensor_parallel_size": "tp",
+    "memory_bandwidth_gbps": "bandwidth_gbps", "bandwidth_gb_s": "bandwidth_gbps", "mem_bandwidth": "bandwidth_gbps",
+    "dp_size": "dp", "version": "engine_version",
+    "hicache_size": "hicache_gb", "hicache_size_gb": "hicache_gb", "available_gb": "mem_available_gb",
+    "mem_available": "mem_available_gb", "memory_available_gb": "mem_available_gb", "host_mem_gb": "mem_available_gb",
+    "ram_available_gb": "mem_available_gb", "cgroup_gb": "cgroup_limit_gb",
+    "connector_limit": "client_limit", "client_connections": "client_limit", "connections": "client_limit",
+    "server_gen_tps": "server_tps", "in_flight": "client_in_flight", "completed": "client_completed",
+    "server_queue": "server_queued", "queue": "server_queued", "running": "server_running",
+    "peak_tok_s": "peak_tps", "output_tok_s": "mean_tps", "output_tps": "mean_tps", "median_itl_ms": "itl_ms",
+    "num_prompts": "requests", "requested_len": "requested_output", "max_tokens": "requested_output",
+    "avg_output": "output_tokens", "mean_out": "output_tokens", "mean_in": "input_tokens",
+    "prefix_cache_queries": "prefix_queries", "prefix_cache_hits": "prefix_hits",
+    "prompts_unique": "unique_prompts", "n": "prompts",
+    "clock_mhz": "sm_clock_mhz", "clock_max_mhz": "sm_clock_max_mhz", "power_limit": "power_limit_w",
+    "requested_power_limit": "requested_power_limit_w", "temperature_c": "temp_c",
+    "cuda_graph_max_bs": "graph_max_batch", "attention_block_size": "block_size",
+    "decode_alone": "decode_alone_tps", "decode_during_prefill": "decode_mixed_tps",
+    "prefill_alone": "prefill_alone_tps", "prefill_mixed": "prefill_mixed_tps", "http_503": "rejected",
+}  # fmt: skip
+_NUMBER = re.compile(r"([-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?)\s*([a-zA-Z%/]*)", re.I)
+_SCALE = {"k": 1e3, "m": 1e6, "%": 0.01}
+_BYTES = {"mb": 1e-3, "mib": 2**20 / 1e9, "gb": 1.0, "gib": 2**30 / 1e9, "tb": 1e3, "tib": 2**40 / 1e9, "g": 1.0}
+
+
+def canonical(name: str) -> str | None:
+    """The field of a fact's name, aliases and spellings with dashes included; None for an unknown one."""
+    key = name.strip().lower().replace("-", "_").replace(" ", "_").lstrip("_")
+    return key if key in FIELDS else _ALIASES.get(key)
+
+
+def nearest(name: str) -> str | None:
+    """The known name that is most like this one."""
+    found = get_close_matches(name.lower().replace("-", "_"), [*FIELDS, *_ALIASES], 1, 0.6)
+    return found[0] if found else None
+
+
+def parse_facts(given: Mapping[str, str]) -> tuple[Facts, tuple[str, ...]]:
+    """Facts from texts, and what no rule knows. Units are understood: `19K`, `54 GB`, `50 GiB`, `72%`, `26.7 tok/s`.
+
+    Raises ValueError with a sentence for a value that is not of its kind.
+    """
+    values: dict[str, object] = {}
+    unknown: list[str] = []
+    for name, text in given.items():
+        field = canonical(name)
+        if field is None:
+            unknown.append(name)
+            continue
+        values[field] = _value(field, text.strip())
+    return Facts(**values), tuple(unknown)  # type: ignore[arg-type]  # each value is of its field's kind
+
+
+def _value(field: str, text: str) -> object:
+    kind = _KINDS[field]
+    if kind is str:
+        return text
+    if kind is bool:
+        return text.lower() not in ("0", "false", "no", "off", "")
+    if kind in (int, float):
+        number = _number(field, text)
+        return round(number) if kind is int else number
+    return tuple(_number(field, word) for word in re.split(r"[,;\s]+", text.strip("[]()")) if word)
+
+
+def _number(field: str, text: str) -> float:
+    match = _NUMBER.match(text)
+    if match is None:
+        raise ValueError(f"{field} is a number, not {text!r}")
+    value, unit = float(match[1].replace(",", "")), match[2].lower()
+    if field.endswith("_gb"):
+        return value * _BYTES.get(unit, 1.0)
+    return value * _SCALE.get(unit, 1.0)
+
+
+def merged(lower: Facts, upper: Facts) -> Facts:
+    """Facts of both; where both know one, that of `upper`."""
+    changes = {name: value for name in FIELDS if (value := getattr(upper, name)) is not None}
+    return msgspec.structs.replace(lower, **changes)

@@ -1,0 +1,116 @@
+"""Speculation as a log shows it: a dead draft, wasted drafts, acceptance that decays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean, median
+
+from tokpit.domain.finding import Finding
+from tokpit.insight.digest import Digest, Row
+from tokpit.insight.evidence import Evidence
+from tokpit.insight.rules.log_words import place, some
+from tokpit.insight.speculation import acceptance_of, draft_length, expected_length
+from tokpit.insight.words import num, percent
+
+_FEW = 3
+_ENOUGH_DRAFTS = 100
+
+
+def rule(evidence: Evidence) -> Sequence[Finding]:
+    """The first of dead, decaying and wasteful that fits each log."""
+    found = []
+    for log in evidence.logs:
+        rows = [r for r in log.rows if r.accept_len is not None or r.drafted is not None]
+        if rows:
+            told = _dead(log, rows) or _decay(log, rows) or _wasteful(log, rows, evidence)
+            if told is not None:
+                found.append(told)
+    return found
+
+
+def _dead(log: Digest, rows: list[Row]) -> Finding | None:
+    drafted = sum(r.drafted or 0.0 for r in rows)
+    accepted = sum(r.accepted or 0.0 for r in rows)
+    spoken = [r for r in rows if r.accept_len is not None]
+    constant = len(spoken) >= _FEW and all(r.accept_len == 1.0 and not r.accept_rate for r in spoken)
+    counted = drafted >= _ENOUGH_DRAFTS and accepted == 0
+    if not (constant and (drafted == 0 or accepted == 0)) and not counted:
+        return None
+    claim = (
+        f"0 of {num(drafted, 7)} drafted tokens were accepted"
+        if counted
+        else f"No draft token was ever accepted: the acceptance length is exactly 1.00 on all {len(spoken)} lines"
+    )
+    notes = tuple(f"{place(log, number)}: {text}" for number, text in log.notes.get("weights_unused", ())[:2])
+    return Finding(
+        code="DRAFT_DEAD",
+        severity="error",
+        claim=f"{claim}: the draft's weights are wrong or not loaded, it is not merely weak.",
+        evidence=(*some(log, rows), *notes),
+        next_action="Look for warnings about unused or missing weights and at the quantization of the draft layers; "
+        "use "
+        "another file or checkpoint, or turn speculation off.",
+    )
+
+
+def _decay(log: Digest, rows: list[Row]) -> Finding | None:
+    """Acceptance falls as the context of few requests grows."""
+    known = [r for r in rows if r.accept_len and r.tokens and r.running and r.running <= 2]
+    if len(known) < 2:
+        return None
+    known.sort(key=lambda r: (r.tokens or 0.0) / (r.running or 1.0))
+    part = max(1, len(known) // 3)
+    early, late = known[:part], known[-part:]
+    a, b = median(r.accept_len or 1.0 for r in early), median(r.accept_len or 1.0 for r in late)
+    short = median((r.tokens or 0.0) / (r.running or 1.0) for r in early)
+    long = median((r.tokens or 0.0) / (r.running or 1.0) for r in late)
+    if long < max(4 * short, 8000) or a - 1 <= 0 or (b - 1) > 0.6 * (a - 1) or a - b < 0.4:
+        return None
+    drafts = [d for r in (early[0], late[-1]) if (d := _drafts(r)) is not None]
+    rates = [(r.gen_tps or 0.0) / (r.running or 1.0) for r in (early[0], late[-1])]
+    ratio = (
+        f"; throughput {num(rates[1] / rates[0], 2)}, acceptance length {num(b / a, 2)} of before" if rates[0] else ""
+    )
+    k = round(fmean(drafts)) if drafts else None
+    return Finding(
+        code="LOW_ACCEPT_LONG_CONTEXT",
+        severity="warning",
+        claim=f"Acceptance length fell from {num(a)} to {num(b)} as the context grew from {num(short, 2)} to "
+        f"{num(long, 3)} tokens" + (f": drafts of {k} are mostly wasted there." if k and k > 1 else "."),
+        arithmetic=(f"draft tokens = (length - 1) / rate = {num(fmean(drafts), 2)}" if drafts else "") + ratio,
+        evidence=some(log, [early[0], late[-1]]),
+        next_action="Use fewer draft steps for long contexts, or adaptive speculation; plot acceptance length against "
+        "context tokens.",
+        figures={"accept_len_short": a, "accept_len_long": b},
+    )
+
+
+def _drafts(row: Row) -> float | None:
+    if not row.accept_len or not row.accept_rate or row.accept_len <= 1:
+        return None
+    return (row.accept_len - 1) / row.accept_rate
+
+
+def _wasteful(log: Digest, rows: list[Row], evidence: Evidence) -> Finding | None:
+    spoken = [r for r in rows if r.accept_len is not None and r.accept_len > 1.0 and r.accept_rate]
+    if len(spoken) < _FEW:
+        return None
+    length = median(r.accept_len or 1.0 for r in spoken)
+    rate = median(r.accept_rate or 0.0 for r in spoken)
+    k = draft_length(evidence.facts) or max(1, round((length - 1) / rate))
+    if rate >= 0.3 or length >= 1 + 0.4 * k or k < 2:
+        return None
+    p = acceptance_of(length, k)
+    shorter = ", ".join(f"k={j}: {num(expected_length(p, j), 3)}" for j in range(1, k)) if p is not None else ""
+    return Finding(
+        code="DRAFT_WASTEFUL",
+        severity="warning",
+        claim=f"Of {k} tokens drafted a step {percent(rate)} are accepted: the acceptance length of {num(length)} "
+        f"would "
+        "nearly be reached with fewer.",
+        arithmetic=f"p = {num(p or 0, 2)} a token gives {shorter}" if shorter else "",
+        evidence=some(log, spoken),
+        confidence="likely",
+        next_action="Draft fewer tokens a step and compare tok/s.",
+        figures={"accept_rate": rate, "accept_len": length, "draft_tokens": float(k)},
+    )

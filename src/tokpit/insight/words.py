@@ -1,0 +1,39 @@
+"""Numbers as a person writes them: three significant digits, units behind a space, no exponents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+
+def num(value: float, digits: int = 3) -> str:
+    """`value` with `digits` significant digits, whole numbers whole: 0.0347, 2.31, 62, 1,310."""
+    if not math.isfinite(value):
+        return str(value)
+    if value == 0:
+        return "0"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    # Half away from zero, as people round: 22.15 is stored as a hair less.
+    text = f"{value * (1 + 1e-12):,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def seconds(value: float, digits: int = 3) -> str:
+    """A duration: `52 ms`, `2.8 s`, `22 s`, `40 min`."""
+    if abs(value) < 1:
+        return f"{num(value * 1000, digits)} ms"
+    return f"{num(value, digits)} s" if abs(value) < 1800 else f"{num(value / 60, digits)} min"
+
+
+def percent(share: float) -> str:
+    """A fraction as percent: whole from 10 % on, one digit below."""
+    value = 100 * share
+    if abs(value) >= 9.95:
+        return f"{value:.0f}%"
+    return f"{value:.1f}%".replace(".0%", "%")
+
+
+def listed(items: Iterable[object]) -> str:
+    """`1, 4 and 8`."""
+    words = [str(item) for item in items]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

@@ -1,0 +1,239 @@
+"""Diagnose: from logs, sweeps, facts and a live server to findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tokpit.domain.finding import Finding
+from tokpit.domain.hostfacts import HostFacts, ModelFacts
+from tokpit.domain.records import GpuSample, Problem
+from tokpit.domain.settings import Settings
+from tokpit.domain.verdict import RuleAnswer, Verdict
+from tokpit.engines.registry import engine as engine_of
+from tokpit.engines.sglang.capacity import HICACHE_RESERVE_BYTES, slots_per_request
+from tokpit.errors import UsageError
+from tokpit.insight.curve import Curve, latency_of
+from tokpit.insight.diagnose import diagnose
+from tokpit.insight.digest import Digest
+from tokpit.insight.evidence import Evidence, Trial
+from tokpit.insight.facts import Facts, merged, nearest, parse_facts
+from tokpit.insight.gather import gather
+from tokpit.insight.points import Point, point_of
+from tokpit.insight.rules.plateau import flagged
+from tokpit.ops import diagnose_files as files
+
+if TYPE_CHECKING:
+    from tokpit.domain.run import Run
+    from tokpit.ops.session import Session
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
+    """What to look at; everything may be left out. Paths are files on this machine, `-` is stdin."""
+
+    logs: tuple[str, ...] = ()
+    sweeps: tuple[str, ...] = ()
+    compare: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    runs: tuple[str, ...] = ()
+    """Ids of stored runs; the first is judged, the others are compared with it."""
+    target: str | None = None
+    engine: str | None = None
+
+    @property
+    def offline(self) -> bool:
+        """Whether no history and no host is needed."""
+        return not self.runs and self.target is None
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """Findings, the facts they rest on, and what a sweep says in figures."""
+
+    findings: tuple[Finding, ...]
+    facts: Facts
+    sweep: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    """What could not be used."""
+
+
+class Gathered:
+    """What was read so far."""
+
+    def __init__(self) -> None:
+        self.sweeps: list[tuple[str, tuple[Point, ...]]] = []
+        self.logs: list[Digest] = []
+        self.verdicts: list[Verdict] = []
+        self.trials: list[Trial] = []
+        self.gpus: list[GpuSample] = []
+        self.problems: list[Problem] = []
+        self.facts = Facts()
+        self.notes: list[str] = []
+        self.known_tps: float | None = None
+
+
+def read_files(sources: Sources) -> Gathered:
+    """Read every file and fact. Raises UsageError for one that cannot be read."""
+    got = Gathered()
+    for path in sources.logs:
+        digest, verdict = files.read_log_file(path, sources.engine)
+        got.logs.append(digest)
+        if verdict is not None:
+            got.verdicts.append(verdict)
+    got.sweeps += [(path, files.read_sweep(path)) for path in sources.sweeps]
+    for path in sources.compare:
+        got.trials += files.read_trials(path)
+    for path in sources.gpus:
+        gpus, problems = files.read_gpus(path)
+        got.gpus += gpus
+        got.problems += problems
+    try:
+        facts, unknown = parse_facts(dict(sources.facts))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    got.facts = merged(files.read_metrics(sources.metrics, sources.engine or facts.engine), facts)
+    for name in unknown:
+        like = nearest(name)
+        got.notes.append(f"no rule knows the fact {name!r}" + (f"; did you mean {like}?" if like else ""))
+    return got
+
+
+def judge(got: Gathered) -> Diagnosis:
+    """Findings from what was read."""
+    facts = got.facts
+    read = Facts()
+    for log in got.logs:
+        read = merged(read, log.facts)
+    known = merged(read, facts)
+    sglang = known.engine in (None, "sglang")
+    evidence = gather(
+        facts if known.hicache_total_gb is None else merged(Facts(hicache_reserve_gb=RESERVE_GB), facts),
+        sweeps=got.sweeps,
+        logs=got.logs,
+        trials=got.trials,
+        gpus=got.gpus,
+        problems=[p for p in got.problems if not p.info or p.code in _TOLD],
+        verdicts=got.verdicts,
+        answers=_answers(known) if known.hicache_total_gb is None else (),
+        slot_choices=_slot_choices() if sglang else None,
+    )
+    evidence = msgspec.structs.replace(evidence, known_tps=got.known_tps)
+    return Diagnosis(
+        findings=diagnose(evidence),
+        facts=evidence.facts,
+        sweep=_summary(evidence) if evidence.curve is not None else None,
+        notes=tuple(got.notes),
+    )
+
+
+def diagnose_files(sources: Sources) -> Diagnosis:
+    """A diagnosis without host and history. Raises UsageError."""
+    return judge(read_files(sources))
+
+
+async def diagnose_all(session: Session, sources: Sources) -> Diagnosis:
+    """A diagnosis with stored runs and a live server. Raises UsageError, StoreError, TargetError, HostError."""
+    got = read_files(sources)
+    if sources.runs:
+        history = await session.history()
+        for run_id in sources.runs:
+            run = await history.run(run_id)
+            got.sweeps.append((f"run {run.id}", tuple(point_of(level) for level in run.levels)))
+            got.facts = merged(_facts_of(run), got.facts)
+    if sources.target is not None:
+        from tokpit.ops.diagnose_live import read_live
+
+        await read_live(session, sources.target, got)
+    return judge(got)
+
+
+RESERVE_GB = HICACHE_RESERVE_BYTES / 1e9
+_TOLD = frozenset({"GPU_POWER_CAPPED", "GPU_MIG", "GPU_UNIFIED", "GPU_NO_DATA"})
+
+
+def _slot_choices() -> tuple[float, ...]:
+    """State slots that an SGLang request may reserve, by strategy and scheduler."""
+    found = {slots_per_request("no_buffer", prefix_cache=False)}
+    for strategy in ("no_buffer", "extra_buffer", "extra_buffer_lazy"):
+        found |= {slots_per_request(strategy, overlap=overlap) for overlap in (True, False)}
+    return tuple(sorted(float(n) for n in found if n is not None))
+
+
+def _answers(facts: Facts) -> Sequence[RuleAnswer]:
+    """What the engine's own rules say of a host cache against the host's memory."""
+    if not facts.hicache_gb or facts.engine not in (None, "sglang"):
+        return ()
+    hybrid = facts.hybrid if facts.hybrid is not None else True if facts.state_slots else None
+    available = facts.mem_available_gb
+
+    def whole(gb: float | None) -> int | None:
+        return None if gb is None else round(gb * 1e9)
+
+    answers = engine_of("sglang").check_rules(
+        Settings(hicache=True, hicache_gb=facts.hicache_gb, tp=facts.tp, dp=facts.dp),
+        facts.engine_version,
+        ModelFacts(hybrid=hybrid),
+        HostFacts(
+            mem_available_bytes=whole(available),
+            mem_total_bytes=whole(facts.mem_total_gb),
+            cgroup_limit_bytes=whole(facts.cgroup_limit_gb),
+        ),
+        {},
+    )
+    return [answer for answer in answers if answer.code.startswith(("HICACHE", "HOST_MEM"))]
+
+
+def _facts_of(run: Run) -> Facts:
+    """Facts in the frozen context of a stored run."""
+    settings: Mapping[str, Any] = run.context.get("settings") or {}
+    plan: Mapping[str, Any] = run.context.get("plan") or {}
+    given = {
+        "engine": run.engine,
+        "engine_version": run.context.get("version"),
+        "tp": settings.get("tp"),
+        "dp": settings.get("dp"),
+        "configured_max_running": settings.get("max_running"),
+        "state_slots": settings.get("state_slots"),
+        "hicache_gb": settings.get("hicache_gb"),
+        "draft_tokens": settings.get("spec_steps"),
+        "requested_output": plan.get("max_tokens"),
+        "gpu": next(iter(run.context.get("gpus") or ()), None),
+    }
+    return parse_facts({name: str(value) for name, value in given.items() if value not in (None, "")})[0]
+
+
+def _summary(evidence: Evidence) -> dict[str, Any]:
+    """The sweep's figures: knee, level to run at, fits, and each level with its latency and what it measures."""
+    curve: Curve | None = evidence.curve
+    assert curve is not None
+    queued = {p.concurrency for p in flagged(evidence)}
+    advice = curve.advice
+    return {
+        "peak": {"concurrency": curve.peak.concurrency, "tps": curve.peak.tps},
+        "knee": curve.knee.concurrency if curve.knee is not None else None,
+        "advised": {
+            "concurrency": advice.point.concurrency,
+            "share_of_peak": round(advice.share, 4),
+            "rule": advice.rule,
+            "latency_s": advice.latency_s,
+        },
+        "cap_in_curve": curve.cap_in_curve,
+        "fits": {
+            name: {"rms": round(fit.rms, 4), **{k: v for k, v in fit.parameters.items() if v != float("inf")}}
+            for name, fit in (("capped", curve.capped), ("batch", curve.batch), ("usl", curve.usl))
+            if fit is not None
+        },
+        "levels": [
+            {
+                "concurrency": p.concurrency,
+                "tps": p.tps,
+                "latency_s": latency_of(p),
+                "per_stream_tps": p.tps / p.concurrency,
+                "queue_limited": p.concurrency in queued,
+            }
+            for p in curve.points
+        ],
+    }

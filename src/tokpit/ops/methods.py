@@ -1,0 +1,96 @@
+"""Launch methods as a use case: what the host allows, the line that is shown, and what a container needs besides."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import time
+
+import msgspec
+
+from tokpit.domain.settings import LaunchSpec
+from tokpit.domain.text import sanitize
+from tokpit.errors import LaunchError, UsageError
+from tokpit.probes.survival import Risk, parse_survival, risks, survival_script
+from tokpit.transport.base import Host, quote
+from tokpit.transport.methods import METHODS, Container, docker_argv, handle_name, systemd_argv
+
+_SHORT_S = 20.0
+
+
+async def survival_risks(host: Host, spec: LaunchSpec) -> tuple[Risk, ...]:
+    """What would end the server after its start. Raises UsageError for an unknown method, HostError."""
+    if spec.method not in METHODS:
+        raise UsageError(f"unknown launch method {spec.method!r}", hint=f"known: {', '.join(METHODS)}")
+    if spec.method == "docker" and not spec.image:
+        raise UsageError("a launch in a container needs an image", hint="name it with --image")
+    folder = posixpath.dirname(spec.log_path) if spec.log_path else "~/.local/state/tokpit"
+    answer = await host.run(survival_script(folder or "."), timeout_s=_SHORT_S)
+    return risks(parse_survival(answer.out), spec.method, ranks=(spec.settings.tp or 1) * (spec.settings.pp or 1))
+
+
+def sentence(risk: Risk) -> str:
+    """A risk as a warning of one line."""
+    return f"{risk.sentence} ({risk.mend})" if risk.mend else risk.sentence
+
+
+def handle(spec: LaunchSpec, port: int, now: float) -> str:
+    """The name of a unit, session or container; empty for setsid, which needs none."""
+    if spec.method == "setsid":
+        return ""
+    return handle_name(spec.engine, port, time.strftime("%m%d-%H%M%S", time.gmtime(now)))
+
+
+def container(spec: LaunchSpec, *, platform: str = "cuda") -> Container | None:
+    """What the container of a launch is made of: image, GPUs, and the folders that the command line names."""
+    if spec.method != "docker":
+        return None
+    paths = [spec.settings.model, spec.settings.draft_model, spec.env.get("HF_HOME"), spec.env.get("HF_HUB_CACHE")]
+    mounts = dict.fromkeys(path for path in paths if path and path.startswith("/"))
+    return Container(
+        image=spec.image,
+        gpus={"cuda": "all", "rocm": "rocm"}.get(platform, "none"),
+        mounts=tuple(mounts),
+        args=spec.container_args,
+    )
+
+
+async def shown_line(host: Host, spec: LaunchSpec, argv: tuple[str, ...], log_path: str, name: str) -> str:
+    """The command line as it is shown before it runs, values of the environment left out. Raises HostError."""
+    command = quote(argv)
+    if spec.method == "systemd":
+        root = (await host.run("id -u")).out.strip() == "0"
+        words = systemd_argv(name, user=not root, run="")
+        return f"{quote(words[: words.index('--') + 1])} {command} </dev/null >>{log_path} 2>&1"
+    if spec.method == "tmux":
+        return f"tmux new-session -d -s {name} {command} </dev/null >>{log_path} 2>&1"
+    if spec.method == "docker":
+        box = container(spec)
+        assert box is not None
+        return quote(docker_argv(name, box, sorted(spec.env), argv, log_folder=posixpath.dirname(log_path)))
+    return f"setsid {command} </dev/null >>{log_path} 2>&1"
+
+
+_IN_IMAGES = {
+    "sglang": ("python3", "-m", "sglang.launch_server"),
+    "vllm": ("vllm", "serve"),
+    "llamacpp": ("/app/llama-server",),
+}
+"""What starts the engine in the images that its makers publish."""
+
+
+async def complete_in_image(host: Host, spec: LaunchSpec) -> LaunchSpec:
+    """`spec` with its program and, where the image's tag is a version, the version; the image is never pulled.
+
+    Raises LaunchError where the image is not on the host.
+    """
+    answer = await host.run(quote(("docker", "image", "inspect", "-f", "{{.Id}}", spec.image)), timeout_s=_SHORT_S)
+    if answer.status != 0:
+        said = answer.err.strip().splitlines()
+        why = sanitize(said[-1])[:200] if said else f"status {answer.status}"
+        raise LaunchError(
+            f"{host.name}: the image {spec.image} cannot be used: {why}", hint=f"get it first: docker pull {spec.image}"
+        )
+    found = re.search(r":v?(\d+\.\d+[\w.+]*)", spec.image)
+    program = spec.program or _IN_IMAGES.get(spec.engine, ())
+    return msgspec.structs.replace(spec, program=program, version=spec.version or (found[1] if found else None))

@@ -1,0 +1,102 @@
+"""A server that looks like vLLM to a process table and is a few lines of Python: real processes for lifecycle tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+# Roles: `serve` listens, starts an engine core with a title of its own, and answers as the API does.
+_SERVE = """\
+import http.server, json, mmap, os, signal, subprocess, sys, time
+
+def flag(name, default):
+    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
+
+title = os.environ.get("FAKE_TITLE", "VLLM::EngineCore")
+code = "import signal,sys,time\\n"
+if os.environ.get("FAKE_STUBBORN"):
+    code += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\\n"
+if os.environ.get("FAKE_SHM"):
+    code += ("import mmap,os\\nf=open(%r,'w+b'); f.truncate(8192); m=mmap.mmap(f.fileno(),8192)\\n"
+             % os.environ["FAKE_SHM"])
+code += "time.sleep(600)\\n"
+worker = subprocess.Popen([title, "-c", code], executable=sys.executable,
+                          start_new_session=bool(os.environ.get("FAKE_LEAVES")))
+if os.environ.get("FAKE_FAILS"):
+    print(os.environ["FAKE_FAILS"], flush=True)
+    worker.kill()
+    sys.exit(1)
+
+def end(number, frame):
+    if not os.environ.get("FAKE_STUBBORN"):
+        worker.terminate()
+        worker.wait()
+        os._exit(0)
+
+signal.signal(signal.SIGTERM, end)
+if os.environ.get("FAKE_FORGETS"):
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
+
+class Api(http.server.BaseHTTPRequestHandler):
+    def answer(self, page):
+        body = json.dumps(page).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def do_GET(self):
+        self.answer({"data": [{"id": "tiny"}]} if "models" in self.path else {})
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.answer({"choices": [{"text": " Paris"}], "usage": {"completion_tokens": 1}})
+    def log_message(self, *words):
+        pass
+
+print("INFO 11-30 03:00:01 [api_server.py:1] vLLM API server version 0.30.1", flush=True)
+http.server.ThreadingHTTPServer(("127.0.0.1", int(flag("--port", "8000"))), Api).serve_forever()
+"""
+
+
+def make_engine(folder: Path, *, version: str = "0.30.1") -> Path:
+    """An environment folder with `bin/python`, `bin/vllm` and the metadata of a vLLM of that version."""
+    site = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    (folder / "bin").mkdir(parents=True)
+    site.mkdir(parents=True)
+    real = Path(os.path.realpath(sys.executable))
+    (folder / "pyvenv.cfg").write_text(
+        f"home = {real.parent}\nversion = {sys.version_info.major}.{sys.version_info.minor}.0\n"
+    )
+    (folder / "bin" / "python").symlink_to(real)
+    script = folder / "bin" / "vllm"
+    script.write_text(f"#!{folder}/bin/python\n{_SERVE}")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    info = site / f"vllm-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+    return folder
+
+
+@contextlib.contextmanager
+def nothing_left(mark: str) -> Iterator[None]:
+    """Kill at the end every process whose environment names `mark`: tests must not leave servers behind."""
+    try:
+        yield
+    finally:
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if b"=" + mark.encode() + b"\0" in path.read_bytes():
+                    os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is there and no zombie; who reaps an orphan differs between machines."""
+    try:
+        stat_line = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return stat_line.rpartition(")")[2].split()[0] not in "ZX"

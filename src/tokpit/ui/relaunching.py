@@ -24,7 +24,10 @@ SAME, OLD, NEW = " ", "-", "+"
 
 
 def running_values(settings: Settings) -> dict[str, str]:
-    """What the form holds at first: the settings that the server runs with; nothing where the engine decided."""
+    """What the form holds at first: the settings that the server runs with; nothing where the engine decided.
+
+    Secrets are masked; `changes_of` puts them back.
+    """
     given: dict[str, object] = {
         "model": settings.model,
         "port": settings.port,
@@ -33,7 +36,7 @@ def running_values(settings: Settings) -> dict[str, str]:
         "hicache_gb": f"{settings.hicache_gb:g}" if settings.hicache_gb is not None else None,
         "max_running": settings.max_running,
         "context_len": settings.context_len,
-        "raw": quote(settings.raw) if settings.raw else None,
+        "raw": mask_secrets(quote(settings.raw)) if settings.raw else None,
     }
     return {name: "" if value is None else str(value) for name, value in given.items()}
 
@@ -58,9 +61,10 @@ def changes_of(settings: Settings, fields: Mapping[str, str]) -> dict[str, Any]:
         changes |= {"hicache_gb": size, "hicache": True if size else None}
     if "raw" in changed:
         try:
-            changes["raw"] = tuple(shlex.split(fields["raw"]))
+            words = tuple(shlex.split(fields["raw"]))
         except ValueError as problem:
             raise UsageError(f"more flags: {problem}".lower()) from None
+        changes["raw"] = unmasked(words, settings.raw)
     return {name: value for name, value in changes.items() if value != getattr(settings, name)}
 
 
@@ -74,6 +78,19 @@ def _speculation(settings: Settings, steps: int | None) -> dict[str, Any]:
     if settings.spec_draft_tokens is not None and (settings.spec_topk or 1) == 1:
         changes["spec_draft_tokens"] = steps + 1  # a chain: the root and one token a step
     return changes
+
+
+def unmasked(words: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    """`words` with each masked flag replaced by the one in `known` that is masked like it. Raises UsageError."""
+    hidden = {mask_secrets(quote(group)): group for group in _groups(known)}
+    whole_words: list[str] = []
+    for group in _groups(words):
+        masked = any("***" in word for word in group)
+        found = hidden.get(" ".join(group)) if masked else group
+        if found is None:
+            raise UsageError(f"more flags: {' '.join(group)} stands for no value that is known")
+        whole_words += found
+    return tuple(whole_words)
 
 
 def settings_diff(settings: Settings, changes: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -130,12 +147,16 @@ def line_diff(before: Sequence[str], after: Sequence[str]) -> list[tuple[str, st
 
 def flags_of(words: Sequence[str]) -> list[str]:
     """Words of a command line as the program and then each flag with its values, quoted and masked."""
+    return [mask_secrets(quote(group)) for group in _groups(words)]
+
+
+def _groups(words: Sequence[str]) -> list[list[str]]:
     groups: list[list[str]] = [[]]
     for word in words:
         if word.startswith("-") and len(word) > 1 and not word[1].isdigit() and word != "-m":
             groups.append([])
         groups[-1].append(word)
-    return [mask_secrets(quote(group)) for group in groups if group]
+    return [group for group in groups if group]
 
 
 def problem_of(info: ServerInfo, fields: Mapping[str, str]) -> tuple[dict[str, Any] | None, str]:

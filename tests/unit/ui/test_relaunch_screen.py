@@ -69,6 +69,17 @@ def test_the_diff_has_old_and_new_value_side_by_side_and_hides_the_key() -> None
     assert not [flag for _, flag in rows if "sk-feed-secret" in flag]
 
 
+def test_a_secret_flag_is_masked_in_the_form_and_whole_in_what_is_sent() -> None:
+    shown = running_values(running().settings)["raw"]
+    assert shown == "--api-key ***"
+    assert changed(raw="--api-key *** --log-level debug") == {
+        "raw": ("--api-key", "sk-feed-secret", "--log-level", "debug")
+    }
+    assert changed(raw="") == {"raw": ()}
+    with pytest.raises(UsageError, match="stands for no value"):
+        changed(raw="--api-key *** --admin-api-key ***")
+
+
 def test_flags_that_only_moved_are_the_same() -> None:
     assert line_diff(["serve", "--a", "1", "--b"], ["serve", "--b", "--a", "1"]) == [
         (SAME, "serve"),
@@ -85,10 +96,12 @@ async def test_the_form_holds_what_runs_and_sends_only_changes_and_shows_them_fi
         await shows(pilot, "Relaunch gpu-rack-7:30000", "nothing is changed")
         screen = pilot.app.screen
         assert isinstance(screen, RelaunchScreen)
+        assert not screen.query_one("#steps").display
         assert screen.query_one("#field-hicache_gb", Input).value == "150"
         screen.query_one("#field-max_running", Input).value = "48"
         await shows(pilot, "max running", "→ 48", "1 setting")
         assert session.calls == []
+        assert "sk-feed-secret" not in text(pilot)
         await pilot.press("ctrl+s")
         await until(pilot, lambda: bool(session.calls))
         name, args = session.calls[-1]

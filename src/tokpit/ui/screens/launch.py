@@ -33,22 +33,24 @@ FORM_CSS = """
 .heading { text-style: bold; color: $primary; padding: 0 1; height: 1; margin-top: 1; }
 """
 
+START_CSS = (
+    FORM_CSS
+    + """
+{name} #preview-title { margin-top: 1; }
+{name} #preview { height: auto; max-height: 9; padding: 0 1; margin: 0 1; background: $surface; }
+{name} #preview.off { color: $warning; }
+{name} #steps { display: none; height: 1fr; }
+{name}.running .form, {name}.running .heading, {name}.running #preview,
+{name}.running .diff { display: none; }
+{name}.running #steps { display: block; }
+"""
+)
+"""For `{name}`, because a screen's rules are bound to its own class."""
+
 
 class StartForm(PumpedScreen):
     """A form, what would be started as it stands, and the steps once it has been. Leaving ends no launch under way."""
 
-    CSS = (
-        FORM_CSS
-        + """
-    StartForm #preview-title { margin-top: 1; }
-    StartForm #preview { height: auto; max-height: 9; padding: 0 1; margin: 0 1; background: $surface; }
-    StartForm #preview.off { color: $warning; }
-    StartForm #steps { display: none; height: 1fr; }
-    StartForm.running .form, StartForm.running .heading, StartForm.running #preview,
-    StartForm.running .diff { display: none; }
-    StartForm.running #steps { display: block; }
-    """
-    )
     FIELDS = LAUNCH_FIELDS
 
     def __init__(self, view: View, host: str) -> None:
@@ -111,6 +113,7 @@ class LaunchScreen(StartForm):
 
     BINDINGS = bindings_for("launch")
     AUTO_FOCUS = "#field-model"
+    CSS = START_CSS.replace("{name}", "LaunchScreen")
 
     def __init__(self, view: View, host: str) -> None:
         super().__init__(view, host)

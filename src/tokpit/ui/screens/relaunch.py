@@ -27,7 +27,7 @@ from tokpit.ui.relaunching import (
     settings_diff,
 )
 from tokpit.ui.screens.base import copy, tell
-from tokpit.ui.screens.launch import StartForm
+from tokpit.ui.screens.launch import START_CSS, StartForm
 from tokpit.ui.text import Row, Span, content, fit, row_width, safe, wrap
 from tokpit.ui.view import View
 from tokpit.ui.widgets.footer import Footer
@@ -78,7 +78,7 @@ def flag_rows(flags: Sequence[tuple[str, str]], width: int) -> list[Row]:
     """Flags one after the other in lines of `width`, signed and coloured where they differ."""
     rows: list[list[Span]] = [[]]
     for sign, text in flags:
-        word = safe(text) if sign == SAME else f"{sign}{safe(text)}"
+        word = safe(text) if sign == SAME else f"{sign} {safe(text)}"
         for n, line in enumerate(wrap(word, width)):
             if rows[-1] and (n or row_width(rows[-1]) + len(line) + 2 > width):
                 rows.append([])
@@ -94,7 +94,10 @@ class RelaunchScreen(StartForm):
     BINDINGS = bindings_for("relaunch")
     AUTO_FOCUS = "#field-spec_steps"
     FIELDS = RELAUNCH_FIELDS
-    CSS = "RelaunchScreen DiffPanel { height: 1fr; min-height: 6; margin-top: 1; }"
+    CSS = (
+        START_CSS.replace("{name}", "RelaunchScreen")
+        + "RelaunchScreen DiffPanel { height: 1fr; min-height: 6; margin-top: 1; }"
+    )
 
     def __init__(self, view: View, info: ServerInfo) -> None:
         super().__init__(view, info.host)

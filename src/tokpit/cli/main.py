@@ -18,7 +18,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("doctor", "Examine a host for launches: how each thing is and how to mend it."),
     "history": ("history", "List the servers that ran on a host before, and what changed since."),
     "hosts": ("hosts", "List the hosts of the inventory."),
-    "ps": ("ps", "Find running SGLang, vLLM and llama.cpp servers."),
+    "ps": ("ps", "Find running inference servers."),
     "watch": ("watch", "Print a server's figures as they come."),
     "logs": ("logs", "Follow a server's log."),
     "launch": ("launch", "Start a server, detached, and wait until it is ready."),

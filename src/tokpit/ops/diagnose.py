@@ -24,6 +24,7 @@ from tokpit.insight.gather import gather
 from tokpit.insight.points import Point, point_of
 from tokpit.insight.rules.plateau import flagged
 from tokpit.ops import diagnose_files as files
+from tokpit.ops.diagnose_gpu import GpuTexts
 
 if TYPE_CHECKING:
     from tokpit.domain.run import Run
@@ -86,16 +87,22 @@ def read_files(sources: Sources) -> Gathered:
     got.sweeps += [(path, files.read_sweep(path)) for path in sources.sweeps]
     for path in sources.compare:
         got.trials += files.read_trials(path)
-    for path in sources.gpus:
-        gpus, problems = files.read_gpus(path)
-        got.gpus += gpus
-        got.problems += problems
     try:
         facts, unknown = parse_facts(dict(sources.facts))
     except ValueError as error:
         raise UsageError(str(error)) from error
     got.facts = merged(files.read_metrics(sources.metrics, sources.engine or facts.engine), facts)
+    if sources.gpus:
+        env = {name.upper(): value for name, value in sources.facts if name.upper() in _ENV}
+        texts = GpuTexts(env, facts.window_s)
+        for path in sources.gpus:
+            texts.add(files.read_text(path))
+        gpus, problems = texts.result()
+        got.gpus += gpus
+        got.problems += problems
     for name in unknown:
+        if name.upper() in _ENV:
+            continue
         like = nearest(name)
         got.notes.append(f"no rule knows the fact {name!r}" + (f"; did you mean {like}?" if like else ""))
     return got
@@ -151,7 +158,8 @@ async def diagnose_all(session: Session, sources: Sources) -> Diagnosis:
 
 
 RESERVE_GB = HICACHE_RESERVE_BYTES / 1e9
-_TOLD = frozenset({"GPU_POWER_CAPPED", "GPU_MIG", "GPU_UNIFIED", "GPU_NO_DATA"})
+_ENV = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
+_TOLD = frozenset({"GPU_POWER_CAPPED", "GPU_THROTTLED_PAST", "GPU_MIG", "GPU_UNIFIED", "GPU_NO_DATA"})
 
 
 def _slot_choices() -> tuple[float, ...]:

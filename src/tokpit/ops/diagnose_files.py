@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tokpit.domain.records import GpuSample, LogRecord, Problem
+from tokpit.domain.records import LogRecord
 from tokpit.domain.run import Level
 from tokpit.domain.text import LineSplitter, decode_line, sanitize
 from tokpit.domain.verdict import Verdict
@@ -122,6 +122,8 @@ _ECHOED = {
     "speculative_num_steps": "draft_tokens",
     "enable_prefix_caching": "prefix_cache",
     "version": "engine_version",
+    "enforce_eager": "graph_off",
+    "disable_cuda_graph": "graph_off",
 }
 
 
@@ -240,20 +242,6 @@ def _trial(row: Mapping[str, Any], number: int) -> Trial:
             labels[name] = sanitize(str(value))
     name = labels.get("name") or labels.get("profile") or labels.get("backend") or f"run {number}"
     return Trial(name=name, figures=figures, labels=labels)
-
-
-def read_gpus(path: str) -> tuple[tuple[GpuSample, ...], tuple[Problem, ...]]:
-    """GPUs and problems from what nvidia-smi, rocm-smi, amd-smi or the kernel log printed. Raises UsageError."""
-    from tokpit.probes import amd, nvidia, nvidia_text
-
-    text = read_text(path)
-    if "NVRM" in text:
-        return (), tuple(nvidia_text.xid_problems(nvidia_text.parse_kernel_log(text), {}))
-    if "ROCm" in text or '"card0"' in text:
-        gpus, problems = amd.parse_rocm_smi(text)
-        return tuple(gpus), tuple(problems)
-    answer = nvidia.parse(text)
-    return tuple(answer.gpus), tuple(answer.problems)
 
 
 def read_metrics(paths: Iterable[str], engine: str | None) -> Facts:

@@ -24,6 +24,7 @@ VOID = frozenset({"CLIENT_BOUND", "OTHER_LOAD", "ZERO_TOKENS_SUSPECT", "CLIENT_L
 def judged(result: LevelResult, plan: Plan, seen: Seen) -> LevelResult:
     """`result` with the checks that the server's side allows beside the generator's own."""
     from tokpit.load.checks import run_checks
+    from tokpit.load.results import Check
     from tokpit.load.serverside import ServerSide
 
     busy = full(seen.samples, result.concurrency)
@@ -37,6 +38,17 @@ def judged(result: LevelResult, plan: Plan, seen: Seen) -> LevelResult:
     )
     own = run_checks(result, plan, side)
     checks = [*(others(check, seen.samples) or check for check in own), *throttling(seen)]
+    if seen.left_before > 0:
+        checks.append(
+            Check(
+                "BUSY_SERVER",
+                False,
+                f"{seen.left_before:.0f} requests of others were on the server when the level began",
+                ("output_tps", "steady_tps", "ttft_s", "tpot_s", "e2e_s"),
+                seen.left_before,
+                0,
+            )
+        )
     if (lost := lost_requests(seen.samples)) is not None:
         checks.append(lost)
     return replace(result, checks=tuple(checks))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tokpit.domain.records import LinkState
+from tokpit.engines.registry import titles
 from tokpit.store.live import HostState, LiveStore, ServerState
 from tokpit.ui.clock import STALE_S, Clock
 from tokpit.ui.session_protocol import SessionLike
 from tokpit.ui.text import safe
-
-ENGINE_TITLES = {"sglang": "SGLang", "vllm": "vLLM", "llamacpp": "llama.cpp"}
 
 
 @dataclass
@@ -76,7 +75,7 @@ def phase_of(view: View, server: ServerState) -> str:
 
 def engine_title(name: str) -> str:
     """The engine's name as its makers write it."""
-    return ENGINE_TITLES.get(name, safe(name))
+    return titles().get(name, safe(name))
 
 
 def model_name(path: str | None) -> str:

@@ -118,7 +118,7 @@ async def test_a_flag_that_this_version_does_not_know_is_refused_before_the_star
 
 
 async def test_plain_flags_count_like_settings(session: Session, sim: SimHost, unused_tcp_port: int) -> None:
-    spec = spec_of(sim, 1, port=None, raw=("--port", str(unused_tcp_port), "--page-size", "48"))
+    spec = spec_of(sim, 1, raw=("--port", str(unused_tcp_port), "--page-size", "48"))
     made = await plan(session, spec, force=True)
     assert made.port == unused_tcp_port
     assert any("48" in warning for warning in made.warnings), made.warnings

@@ -21,6 +21,9 @@ class LlamacppEngine:
     name = "llamacpp"
     title = "llama.cpp"
     http = http.FACTS
+    packages = ("llama_cpp",)
+    process_words = ("llama",)
+    env_prefixes = ("LLAMA_", "GGML_")
 
     @property
     def milestones(self) -> Sequence[Milestone]:

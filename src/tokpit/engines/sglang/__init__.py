@@ -21,6 +21,9 @@ class SglangEngine:
     name = "sglang"
     title = "SGLang"
     http = http.FACTS
+    packages = ("sglang",)
+    process_words = ("sglang",)
+    env_prefixes = ("SGLANG_", "SGL_")
 
     @property
     def milestones(self) -> Sequence[Milestone]:

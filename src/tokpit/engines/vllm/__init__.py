@@ -21,6 +21,9 @@ class VllmEngine:
     name = "vllm"
     title = "vLLM"
     http = http.FACTS
+    packages = ("vllm",)
+    process_words = ("vllm",)
+    env_prefixes = ("VLLM_",)
 
     @property
     def milestones(self) -> Sequence[Milestone]:

@@ -35,6 +35,20 @@ def offload_platform(ask: Ask) -> RuleAnswer | None:
     )
 
 
+def offload_unit(ask: Ask) -> RuleAnswer | None:
+    """A host cache named in GB becomes GiB of KV offload."""
+    size = ask.settings.hicache_gb
+    if not size:
+        return None
+    return answer(
+        "OFFLOAD_UNIT",
+        "info",
+        f"A host cache of {size:g} GB is given to vLLM as {size * 1e9 / 2**30:.3f} GiB of KV offload, in total over "
+        "ranks.",
+        f"{size:g} x 1e9 bytes / 2**30",
+    )
+
+
 def offload_memory(ask: Ask) -> RuleAnswer | None:
     """The offload region is shared memory: GiB in total over ranks, reported to take 1.92 times as much."""
     size = ask.settings.kv_offload_gib
@@ -226,6 +240,7 @@ RULES: tuple[Rule, ...] = (
     *SHARED,
     port,
     offload_platform,
+    offload_unit,
     offload_memory,
     offload_on_hybrid,
     speculation_on_hybrid,

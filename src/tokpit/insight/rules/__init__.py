@@ -35,10 +35,12 @@ Rule = Callable[[Evidence], Sequence[Finding]]
 
 RULES: tuple[Rule, ...] = (
     engine.verdicts,
-    engine.answers,
     # sweeps
     plateau.rule,
     sweep_faults.errors,
+    sweep_faults.timeout,
+    sweep_faults.lengths,
+    sweep_faults.little,
     sweep_faults.cliff,
     sweep_faults.no_tokens,
     sweep_faults.checks,
@@ -46,12 +48,15 @@ RULES: tuple[Rule, ...] = (
     log_queue.rule,
     log_queue.disagreement,
     log_kv.retraction,
+    log_kv.preempted_rows,
     log_kv.preemption,
     log_graph.rule,
+    log_graph.by_flag,
     log_prefill.counts,
     log_prefill.stalls,
     log_prefill.interference,
     log_silence.blocked,
+    log_silence.stuck,
     log_silence.health_negative,
     log_silence.health_positive,
     log_notes.custom_allreduce,
@@ -61,6 +66,7 @@ RULES: tuple[Rule, ...] = (
     prefix.counters,
     prefix.warm_log,
     prefix.block,
+    engine.answers,
     # speculation and the ceiling of one stream
     spec_cost.gap,
     spec_cost.cost,
@@ -75,6 +81,7 @@ RULES: tuple[Rule, ...] = (
     compare.cold_start,
     compare.same_time,
     compare.sweeps,
+    compare.crossing,
     compare.history,
     # figures of a client
     bench.chunks,

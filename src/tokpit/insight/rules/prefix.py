@@ -22,7 +22,7 @@ def repeated(evidence: Evidence) -> Sequence[Finding]:
 def _repeated(log: Digest, evidence: Evidence) -> Finding | None:
     if evidence.facts.prefix_cache is False:
         return None
-    rows = [r for r in log.of(PREFILL) if r.new_tokens and r.cached_tokens is not None]
+    rows = [r for r in log.of(PREFILL) if r.line > log.start_line and r.new_tokens and r.cached_tokens is not None]
     same: dict[float, int] = {}
     for row in rows:
         # A prompt that is taken in by chunks prints the chunk size on every line: pending tokens tell.
@@ -37,13 +37,13 @@ def _repeated(log: Digest, evidence: Evidence) -> Finding | None:
         return None
     return Finding(
         code="PREFIX_CACHE_INEFFECTIVE",
-        severity="warning",
+        severity="info",
         claim=f"{often[1]} prompts of the same {num(often[0], 6)} tokens, and {percent(cached / (new + cached))} of "
         f"the "
         "prompt tokens came from the cache.",
         arithmetic=f"hit rate = cached / (new + cached) = {num(cached, 6)} / {num(new + cached, 6)}",
         evidence=some(log, rows, 2),
-        confidence="likely",
+        confidence="possible",
         next_action="If these prompts are meant to share a prefix, repeat one prompt and look at #cached-token; on "
         "models with recurrent state only whole, aligned blocks are found again.",
         figures={"hit_rate": cached / (new + cached)},

@@ -76,7 +76,9 @@ class FolderEngine:
         env: Mapping[str, str],
     ) -> Sequence[RuleAnswer]:
         """See Engine."""
-        return cast(Sequence[RuleAnswer], self._part("rules").check(settings, version, model, host, env))
+        from tokpit.engines.verdictkit.ask import Ask, run
+
+        return run(self._part("rules").RULES, Ask(settings=settings, version=version, model=model, host=host, env=env))
 
     def log_weight(self, line: str) -> int:
         """See Engine."""
@@ -104,4 +106,6 @@ class FolderEngine:
         settings: Settings | None = None,
     ) -> Verdict | None:
         """See Engine."""
-        return cast(Verdict | None, self._part("failures").verdict(records, exit_code, signal, settings=settings))
+        from tokpit.engines.verdictkit.judge import judge
+
+        return judge(self._part("failures").DIALECT, records, exit_code, signal, settings)

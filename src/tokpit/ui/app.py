@@ -218,6 +218,18 @@ class TokpitApp(App[None]):
         else:
             self.push_screen(LaunchScreen(self.view, self.view.host))
 
+    def open_relaunch(self) -> None:
+        """The relaunch screen for the selected server."""
+        from tokpit.ui.screens.relaunch import RelaunchScreen
+
+        server = self.view.server
+        if server is None or not server.alive:
+            tell(self, "no running server is selected", hint="choose one in the tree, or press l to launch one")
+        elif self.session.read_only:
+            tell(self, "tokpit runs in read-only mode", hint="start it without --read-only to relaunch", bad=True)
+        else:
+            self.push_screen(RelaunchScreen(self.view, server.info))
+
     def open_sweep(self) -> None:
         """The sweep screen for the selected server."""
         from tokpit.ui.screens.sweep import SweepScreen

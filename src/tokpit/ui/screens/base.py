@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from textual.screen import Screen
 
+from tokpit.domain.text import mask_secrets
 from tokpit.errors import TokpitError
 from tokpit.ui.text import content
 from tokpit.ui.view import View
@@ -69,3 +70,19 @@ def tell(console: TokpitApp, message: str, *, hint: str = "", bad: bool = False)
     text = f"{message}\n{hint}" if hint else message
     severity = "error" if bad else "information"
     console.notify(str(content(text)), severity=cast(Any, severity), markup=False, timeout=8 if bad else 4)
+
+
+COPY_MAX_BYTES = 65_536
+"""Terminals drop longer OSC 52 sequences, some without a word."""
+
+
+def copy(console: TokpitApp, text: str, what: str) -> bool:
+    """Put `text`, secrets masked, on the terminal's clipboard (OSC 52); whether it was short enough for that."""
+    masked = mask_secrets(text)
+    if len(masked.encode()) > COPY_MAX_BYTES:
+        tell(console, f"{what} is longer than the 64 KiB that a terminal takes", bad=True)
+        return False
+    console.copy_to_clipboard(masked)
+    hidden = "; secrets are masked in it" if masked != text else ""
+    tell(console, f"copied {what} ({len(masked)} characters){hidden}")
+    return True

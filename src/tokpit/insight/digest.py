@@ -92,6 +92,8 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
     engine: str | None = None
     rows: tuple[Row, ...] = ()
     facts: Facts = Facts()
+    settings: dict[str, str] = {}
+    """Arguments that the server echoed at its last start."""
     notes: dict[str, tuple[tuple[int, str], ...]] = {}
     """Lines worth a rule, by topic: (line number, text)."""
     kinds: dict[str, int] = {}

@@ -11,7 +11,7 @@ from tokpit.domain.records import GpuSample, Problem
 from tokpit.domain.verdict import RuleAnswer, Verdict
 from tokpit.insight.curve import Curve, read_curve
 from tokpit.insight.digest import SPEC, Digest, Row
-from tokpit.insight.evidence import Evidence, Trial
+from tokpit.insight.evidence import Evidence, Setup, Trial
 from tokpit.insight.facts import Facts, merged
 from tokpit.insight.points import Point
 from tokpit.insight.slots import pool_sizes
@@ -27,6 +27,7 @@ def gather(
     problems: Sequence[Problem] = (),
     verdicts: Sequence[Verdict] = (),
     answers: Sequence[RuleAnswer] = (),
+    setups: Sequence[Setup] = (),
     slot_choices: tuple[float, ...] | None = None,
 ) -> Evidence:
     """One record of everything. Facts given go before facts read, but the cap that a log states is the true one."""
@@ -60,6 +61,7 @@ def gather(
         problems=tuple(problems),
         verdicts=tuple(verdicts),
         answers=tuple(answers),
+        setups=(*setups, *(_setup(log) for log in logs if log.settings)),
         api_cap=api_cap,
     )
 
@@ -73,6 +75,18 @@ def single_stream(log: Digest) -> tuple[float, float | None, float | None, tuple
     length = median(r.accept_len or 1.0 for r in spoken) if spoken else None
     rates = [r.accept_rate for r in spoken if r.accept_rate is not None]
     return median(r.gen_tps or 0.0 for r in rows), length, median(rates) if rates else None, _lines(rows)
+
+
+def _setup(log: Digest) -> Setup:
+    """A log as a deployment."""
+    stream = single_stream(log)
+    settings = dict(log.settings)
+    if log.engine is not None:
+        settings.setdefault("engine", log.engine)
+    if log.facts.engine_version is not None:
+        settings.setdefault("version", log.facts.engine_version)
+    rate, length = (stream[0], stream[1]) if stream is not None else (None, None)
+    return Setup(name=log.name, settings=settings, single_tps=rate, accept_len=length)
 
 
 def _lines(rows: Sequence[Row]) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from tokpit.errors import UsageError
 from tokpit.insight.curve import Curve, latency_of
 from tokpit.insight.diagnose import diagnose
 from tokpit.insight.digest import Digest
-from tokpit.insight.evidence import Evidence, Trial
+from tokpit.insight.evidence import Evidence, Setup, Trial
 from tokpit.insight.facts import Facts, merged, nearest, parse_facts
 from tokpit.insight.gather import gather
 from tokpit.insight.points import Point, point_of
@@ -28,6 +28,7 @@ from tokpit.ops.diagnose_gpu import GpuTexts
 from tokpit.ops.sweep_advice import facts_of
 
 if TYPE_CHECKING:
+    from tokpit.domain.run import Run
     from tokpit.ops.session import Session
 
 
@@ -69,6 +70,7 @@ class Gathered:
         self.logs: list[Digest] = []
         self.verdicts: list[Verdict] = []
         self.trials: list[Trial] = []
+        self.setups: list[Setup] = []
         self.gpus: list[GpuSample] = []
         self.problems: list[Problem] = []
         self.facts = Facts()
@@ -121,6 +123,7 @@ def judge(got: Gathered) -> Diagnosis:
         sweeps=got.sweeps,
         logs=got.logs,
         trials=got.trials,
+        setups=got.setups,
         gpus=got.gpus,
         problems=[p for p in got.problems if not p.info or p.code in _TOLD],
         verdicts=got.verdicts,
@@ -150,6 +153,7 @@ async def diagnose_all(session: Session, sources: Sources) -> Diagnosis:
             run = await history.run(run_id)
             got.sweeps.append((f"run {run.id}", tuple(point_of(level) for level in run.levels)))
             got.facts = merged(facts_of(run), got.facts)
+            got.setups.insert(0, _setup(run))
     if sources.target is not None:
         from tokpit.ops.diagnose_live import read_live
 
@@ -192,6 +196,15 @@ def _answers(facts: Facts) -> Sequence[RuleAnswer]:
         {},
     )
     return [answer for answer in answers if answer.code.startswith(("HICACHE", "HOST_MEM"))]
+
+
+def _setup(run: Run) -> Setup:
+    """A stored run as a deployment."""
+    settings = {name: str(value) for name, value in (run.context.get("settings") or {}).items()}
+    settings |= {"model": run.model, "engine": run.engine, "version": str(run.context.get("version") or "")}
+    first = next((level for level in run.levels if level.concurrency == 1 and level.output_tps > 0), None)
+    rate = (first.steady_tps or first.output_tps) if first is not None else None
+    return Setup(name=f"run {run.id}", settings={k: v for k, v in settings.items() if v}, single_tps=rate)
 
 
 def _summary(evidence: Evidence) -> dict[str, Any]:

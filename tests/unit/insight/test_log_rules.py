@@ -207,3 +207,19 @@ def test_jit_while_requests_run_voids_the_level() -> None:
 def test_own_all_reduce_switched_off_is_noted() -> None:
     line = f"[{stamp(0)} TP0] Custom allreduce is disabled because it's not supported on more than two PCIe-only GPUs."
     assert codes(diagnosed([line])) == ["CUSTOM_AR_OFF"]
+
+
+def test_two_deployments_are_told_apart_by_what_could_explain_the_gap() -> None:
+    def log(steps: int, quant: str, port: int, tps: float, length: float) -> list[str]:
+        args = (
+            f"[{stamp(0)}] server_args=ServerArgs(model_path='m', quantization='{quant}', port={port}, "
+            f"speculative_num_steps={steps}, max_running_requests=8, attention_backend='flashinfer')"
+        )
+        return [args, *[decode(200 + i, 1, tps, spec=(length, (length - 1) / steps)) for i in range(5)]]
+
+    found = one(diagnosed(log(3, "fp8", 30000, 74, 2.9), log(1, "none", 30001, 36, 1.75)), "GAP_CANDIDATES")
+    assert "2 differences" in found.claim
+    assert "quantization: fp8 -> none (bytes read a step)" in found.claim
+    assert "speculative_num_steps: 3 -> 1" in found.evidence[1]
+    assert "explains a factor of 0.603" in found.arithmetic
+    assert not [line for line in found.evidence if "port" in line]

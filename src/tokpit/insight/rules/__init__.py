@@ -14,6 +14,7 @@ from tokpit.insight.rules import (
     ceiling,
     compare,
     engine,
+    gap_causes,
     gpu,
     host,
     log_graph,
@@ -74,6 +75,7 @@ RULES: tuple[Rule, ...] = (
     state.own_slots,
     state.capacity,
     # comparisons
+    gap_causes.rule,
     compare.overhead,
     compare.acceptance,
     compare.tensor_parallel,

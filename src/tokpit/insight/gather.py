@@ -10,7 +10,7 @@ import msgspec
 from tokpit.domain.records import GpuSample, Problem
 from tokpit.domain.verdict import RuleAnswer, Verdict
 from tokpit.insight.curve import Curve, read_curve
-from tokpit.insight.digest import SPEC, Digest, Row
+from tokpit.insight.digest import SPEC, STATS, Digest, Row
 from tokpit.insight.evidence import Evidence, Setup, Trial
 from tokpit.insight.facts import Facts, merged
 from tokpit.insight.points import Point
@@ -112,6 +112,11 @@ def _streams(facts: Facts, curve: Curve | None, logs: Sequence[Digest]) -> Facts
         changes["single_tps"] = curve.points[0].tps
         if facts.accept_len:
             changes["spec_tps"] = curve.points[0].tps
+    if facts.client_tps and (rates := [r.gen_tps for log in logs for r in log.busy if r.gen_tps and not r.gated]):
+        changes["server_tps"] = median(rates)
+    last = next((row for log in reversed(logs) for row in reversed(log.of(STATS))), None)
+    if facts.client_in_flight and last is not None and last.running is not None and last.queued is not None:
+        changes["server_running"], changes["server_queued"] = round(last.running), round(last.queued)
     if facts.single_tps and facts.accept_len and not facts.spec_tps and "spec_tps" not in changes:
         changes["spec_tps"] = facts.single_tps
     new = {name: value for name, value in changes.items() if getattr(facts, name) is None}

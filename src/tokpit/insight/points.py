@@ -75,7 +75,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 def usable(points: Iterable[Point]) -> tuple[Point, ...]:
     """Points with a rate, by rising concurrency; of several at one concurrency the last."""
-    found = {p.concurrency: p for p in points if p.tps > 0 and p.ok > 0 and p.concurrency > 0 and not p.void}
+    found = {p.concurrency: p for p in points if p.tps > 1e-6 and p.ok > 0 and p.concurrency > 0 and not p.void}
     return tuple(found[c] for c in sorted(found))
 
 

@@ -223,3 +223,22 @@ def test_two_deployments_are_told_apart_by_what_could_explain_the_gap() -> None:
     assert "speculative_num_steps: 3 -> 1" in found.evidence[1]
     assert "explains a factor of 0.603" in found.arithmetic
     assert not [line for line in found.evidence if "port" in line]
+
+
+def test_log_beside_the_clients_own_figures() -> None:
+    steady = [stats(10 * i, 64, 900, kv=40.0) for i in range(6)]
+    assert codes(diagnosed(steady, concurrency=192)) == ["CLIENT_LIMIT"]
+    assert diagnosed(steady, concurrency=64) == ()
+    assert "900 tok/s while the client counted 300" in one(diagnosed(steady, client_tps=300), "CLIENT_BOUND").claim
+    assert diagnosed(steady, client_tps=880) == ()
+    idle = [*steady, stats(70, 0, 0.0, prompt=0.0)]
+    assert "12 requests are in flight" in one(diagnosed(idle, client_in_flight=12), "LOST_REQUESTS").claim
+
+
+def test_hit_rate_of_a_log_against_the_kind_of_prompts() -> None:
+    warm = [stats(10 * i, 8, 300, hits=71.0) for i in range(5)]
+    cold = [stats(10 * i, 8, 300, hits=0.0) for i in range(5)]
+    assert codes(diagnosed(warm, prompt_kind="random")) == ["WARM_PREFIX"]
+    assert diagnosed(warm, shared_prefix_tokens=3000) == ()
+    assert codes(diagnosed(cold, shared_prefix_tokens=3000)) == ["PREFIX_CACHE_INEFFECTIVE"]
+    assert diagnosed(cold, prompt_kind="random") == ()

@@ -21,10 +21,12 @@ from tokpit.insight.digest import Digest
 from tokpit.insight.evidence import Evidence, Setup, Trial
 from tokpit.insight.facts import Facts, merged, nearest, parse_facts
 from tokpit.insight.gather import gather
+from tokpit.insight.gpus import lookup
 from tokpit.insight.points import Point, point_of
 from tokpit.insight.rules.plateau import flagged
 from tokpit.ops import diagnose_files as files
 from tokpit.ops.diagnose_gpu import GpuTexts
+from tokpit.ops.own_gpus import own_bandwidths
 from tokpit.ops.sweep_advice import facts_of
 
 if TYPE_CHECKING:
@@ -117,6 +119,9 @@ def judge(got: Gathered) -> Diagnosis:
     for log in got.logs:
         read = merged(read, log.facts)
     known = merged(read, facts)
+    if known.gpu and not known.bandwidth_gbps and (own := own_bandwidths()):
+        gpu = lookup(known.gpu, own)
+        facts = merged(Facts(bandwidth_gbps=gpu.bandwidth_gbps if gpu is not None else None), facts)
     sglang = known.engine in (None, "sglang")
     evidence = gather(
         facts if known.hicache_total_gb is None else merged(Facts(hicache_reserve_gb=RESERVE_GB), facts),

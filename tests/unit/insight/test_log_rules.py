@@ -242,3 +242,10 @@ def test_hit_rate_of_a_log_against_the_kind_of_prompts() -> None:
     assert diagnosed(warm, shared_prefix_tokens=3000) == ()
     assert codes(diagnosed(cold, shared_prefix_tokens=3000)) == ["PREFIX_CACHE_INEFFECTIVE"]
     assert diagnosed(cold, prompt_kind="random") == ()
+
+
+def test_layers_left_on_the_processor_set_the_pace() -> None:
+    part = "0.01.100.001 I load_tensors: offloaded 20/65 layers to GPU"
+    assert "20 of 65 layers" in one(diagnosed([part]), "PARTIAL_OFFLOAD").claim
+    assert diagnosed([part.replace("20/65", "65/65")]) == ()
+    assert codes(diagnosed([part.replace("20/65", "0/65")])) == ["RUNNING_ON_CPU"]

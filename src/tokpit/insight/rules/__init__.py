@@ -63,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     log_silence.health_positive,
     log_notes.custom_allreduce,
     log_notes.cold,
+    log_notes.on_cpu,
     log_spec.rule,
     prefix.repeated,
     prefix.counters,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,13 +21,12 @@ from tokpit.insight.digest import Digest
 from tokpit.insight.evidence import Evidence, Trial
 from tokpit.insight.facts import Facts, merged, nearest, parse_facts
 from tokpit.insight.gather import gather
-from tokpit.insight.points import Point, point_of
+from tokpit.insight.points import Point
 from tokpit.insight.rules.plateau import flagged
 from tokpit.ops import diagnose_files as files
 from tokpit.ops.diagnose_gpu import GpuTexts
 
 if TYPE_CHECKING:
-    from tokpit.domain.run import Run
     from tokpit.ops.session import Session
 
 
@@ -145,11 +144,13 @@ async def diagnose_all(session: Session, sources: Sources) -> Diagnosis:
     """A diagnosis with stored runs and a live server. Raises UsageError, StoreError, TargetError, HostError."""
     got = read_files(sources)
     if sources.runs:
+        from tokpit.ops.sweep_advice import curve_points, facts_of
+
         history = await session.history()
         for run_id in sources.runs:
             run = await history.run(run_id)
-            got.sweeps.append((f"run {run.id}", tuple(point_of(level) for level in run.levels)))
-            got.facts = merged(_facts_of(run), got.facts)
+            got.sweeps.append((f"run {run.id}", curve_points(run)))
+            got.facts = merged(facts_of(run), got.facts)
     if sources.target is not None:
         from tokpit.ops.diagnose_live import read_live
 
@@ -192,25 +193,6 @@ def _answers(facts: Facts) -> Sequence[RuleAnswer]:
         {},
     )
     return [answer for answer in answers if answer.code.startswith(("HICACHE", "HOST_MEM"))]
-
-
-def _facts_of(run: Run) -> Facts:
-    """Facts in the frozen context of a stored run."""
-    settings: Mapping[str, Any] = run.context.get("settings") or {}
-    plan: Mapping[str, Any] = run.context.get("plan") or {}
-    given = {
-        "engine": run.engine,
-        "engine_version": run.context.get("version"),
-        "tp": settings.get("tp"),
-        "dp": settings.get("dp"),
-        "configured_max_running": settings.get("max_running"),
-        "state_slots": settings.get("state_slots"),
-        "hicache_gb": settings.get("hicache_gb"),
-        "draft_tokens": settings.get("spec_steps"),
-        "requested_output": plan.get("max_tokens"),
-        "gpu": next(iter(run.context.get("gpus") or ()), None),
-    }
-    return parse_facts({name: str(value) for name, value in given.items() if value not in (None, "")})[0]
 
 
 def _summary(evidence: Evidence) -> dict[str, Any]:

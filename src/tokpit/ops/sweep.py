@@ -269,7 +269,8 @@ class Sweep:
             extra["repeat"] = repeat
         if plan.slo.asked:
             extra["slo_met"] = meets_slo(result)
-        return level_of(judged(result, plan, seen), seen, **extra)
+        whole = judged(result, plan, seen, on_host=self._source.where == "host")
+        return level_of(whole, seen, **extra)
 
     def _event(self, event: object, concurrency: int) -> None:
         from tokpit.load import events

@@ -9,7 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 # Roles: `serve` listens, starts an engine core with a title of its own, and answers as the API does.
@@ -104,10 +104,12 @@ def alive(pid: int) -> bool:
     return stat_line.rpartition(")")[2].split()[0] not in "ZX"
 
 
-async def serve(engine_dir: Path, port: int, *flags: str, shell: str = "", **env: str) -> subprocess.Popen[bytes]:
+async def serve(
+    engine_dir: Path, port: int, *flags: str, shell: str = "", starter: Sequence[str] = (), **env: str
+) -> subprocess.Popen[bytes]:
     """Start the stand-in engine as somebody else would, and wait until it listens."""
     command = [f"{engine_dir}/bin/python", f"{engine_dir}/bin/vllm", "serve", "tiny", "--port", str(port), *flags]
-    argv = ["sh", "-c", shell.format(command=" ".join(command))] if shell else command
+    argv = ["sh", "-c", shell.format(command=" ".join(command))] if shell else list(starter) or command
     log = (engine_dir / f"{port}.log").open("ab")
     process = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **env}

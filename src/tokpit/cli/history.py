@@ -52,6 +52,7 @@ def as_document(past: Past) -> dict[str, Any]:
                 "server": pair.server.label,
                 "source": pair.deployment.source,
                 "where": pair.deployment.where,
+                "same_model": pair.akin,
                 "changes": [change.text for change in pair.changes],
             }
             for pair in past.compared
@@ -102,7 +103,10 @@ def show(past: Past) -> None:
         if pairs:
             click.echo(f"\nagainst {server.label} ({server.engine} {server.version or '?'}), which runs now:")
             for pair in pairs:
-                _show_pair(pair)
+                if pair.akin:
+                    _show_pair(pair)
+            if others := sum(not pair.akin for pair in pairs):
+                click.echo(f"  {others} of other models are left out here; --json has them")
             for number, text in enumerate(explanations(pairs)[:8], 1):
                 if number == 1:
                     click.echo("  what could explain another speed, strongest first:")

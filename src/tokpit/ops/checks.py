@@ -96,9 +96,7 @@ def gpus(facts: Checkup, room: HostFacts) -> list[Check]:
                 name="gpu",
                 status="warn" if busy else "ok",
                 says=says,
-                mend=f"GPU {', '.join(map(str, busy))} is more than half occupied: see tokpit ps for whose it is"
-                if busy
-                else "",
+                mend=f"GPU {', '.join(map(str, busy))} is more than half occupied: see below by what" if busy else "",
             )
         ]
     if facts.gpu_trouble:

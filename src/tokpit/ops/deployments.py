@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import posixpath
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tokpit.domain.server import ServerInfo
+from tokpit.domain.settings import Settings
 from tokpit.errors import RemoteFailed, StoreError
 from tokpit.ops import environment
 from tokpit.ops.difference import Change, differences
@@ -28,6 +30,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerInfo
     deployment: Deployment
     changes: tuple[Change, ...]
+    akin: bool = True
+    """The models are the same or variants of one another."""
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +149,7 @@ _FIRST = (
     *("hicache_gb", "kv_offload_gib", "prefix_cache", "chunked_prefill", "page_size"),
 )
 """What decides the speed of a server, most first; everything else comes after, in its own order."""
+_DECISIVE = _FIRST.index("max_running") + 1
 _CHOSEN = frozenset(
     {"mem_fraction", "max_running", "chunked_prefill", "kv_tokens", "page_size", "served_name", "context_len", "dtype"}
 )
@@ -153,13 +158,14 @@ _OFF = frozenset(
     {"spec_method", "spec_steps", "quantization", "hicache", "hicache_gb", "draft_model", "kv_dtype", "tp", "dp", "pp"}
 )
 """Settings whose absence in a complete print means that the feature was off."""
+UNKNOWN_VERSION = "not known, its environment was changed since"
 _PLACE = frozenset({"port", "listen", "served_name", "metrics"})
 """Settings that say where a server is, not how fast."""
 
 
 def compared_with(one: Deployment, server: ServerInfo, env: dict[str, str]) -> Compared:
     """The changes from a deployment to a running server whose environment is `env`."""
-    then, now = one.settings, server.settings
+    then, now = _plain(one.settings), _plain(server.settings)
     changes: list[Change] = []
     if one.engine != server.engine:
         changes.append(Change("engine", one.engine, server.engine))
@@ -170,7 +176,7 @@ def compared_with(one: Deployment, server: ServerInfo, env: dict[str, str]) -> C
             then = msgspec.structs.replace(then, spec_method="mtp")  # SGLang turns NEXTN into EAGLE before it prints
     version = one.version or (None if one.changed_since else one.version_now)
     if version != server.version and (version or one.changed_since) and one.engine == server.engine:
-        changes.append(Change("version", version or "another one, its environment was changed since", server.version))
+        changes.append(Change("version", version or UNKNOWN_VERSION, server.version))
     for change in differences(then, now):
         if one.resolved and change.after is None and change.name in _CHOSEN:
             continue
@@ -181,8 +187,35 @@ def compared_with(one: Deployment, server: ServerInfo, env: dict[str, str]) -> C
         if one.env.get(name) != env.get(name) and (one.env or one.argv):
             changes.append(Change(name, one.env.get(name), env.get(name)))
     rank = {name: at for at, name in enumerate(_FIRST)}
-    changes.sort(key=lambda change: (change.name in _PLACE, rank.get(change.name, len(rank))))
-    return Compared(server=server, deployment=one, changes=tuple(changes))
+    changes.sort(
+        key=lambda change: (
+            change.name in _PLACE,
+            change.before == UNKNOWN_VERSION,
+            rank.get(change.name, len(rank)),
+        )
+    )
+    return Compared(
+        server=server,
+        deployment=one,
+        changes=tuple(changes),
+        akin=_akin(one.settings.model, server.settings.model),
+    )
+
+
+def _plain(settings: Settings) -> Settings:
+    """Settings without those that say what holds anyway."""
+    drop: dict[str, None] = {name: None for name in ("tp", "dp", "pp") if getattr(settings, name) == 1}
+    if not settings.hicache:
+        drop |= dict.fromkeys(("hicache", "hicache_gb", "hicache_ratio", "hicache_write_policy", "hicache_io_backend"))
+    return msgspec.structs.replace(settings, **drop)
+
+
+def _akin(one: str | None, other: str | None) -> bool:
+    """Whether two models are the same or variants of one: `/m/Qwen3.6-27B-AWQ` and `Qwen/Qwen3.6-27B`."""
+    if not one or not other:
+        return True
+    a, b = (name.rstrip("/").rpartition("/")[2].lower() for name in (one, other))
+    return a.startswith(b) or b.startswith(a) or difflib.SequenceMatcher(None, a, b).ratio() > 0.8
 
 
 def _same(one: Deployment, server: ServerInfo) -> bool:
@@ -193,11 +226,12 @@ def _same(one: Deployment, server: ServerInfo) -> bool:
 
 
 def explanations(compared: Sequence[Compared]) -> tuple[str, ...]:
-    """Sentences on what could explain a change of speed, strongest first."""
-    said: dict[str, None] = {}
-    for pair in sorted(compared, key=lambda pair: -pair.deployment.order):
-        for change in pair.changes:
-            if change.name in _FIRST[:12]:
-                said.setdefault(f"{change.text} ({pair.deployment.source} {pair.deployment.where})")
+    """Sentences on what could explain another speed: of servers of this model only, strongest first, newest first."""
     order = {name: at for at, name in enumerate(_FIRST)}
-    return tuple(sorted(said, key=lambda text: order.get(text.partition(":")[0], 99)))
+    said: dict[str, tuple[bool, int]] = {}
+    for pair in sorted(compared, key=lambda pair: -pair.deployment.order):
+        for change in pair.changes if pair.akin else ():
+            if order.get(change.name, 99) < _DECISIVE:
+                text = f"{change.text} ({pair.deployment.source} {pair.deployment.where})"
+                said.setdefault(text, (change.before == UNKNOWN_VERSION, order[change.name]))
+    return tuple(sorted(said, key=lambda text: said[text]))

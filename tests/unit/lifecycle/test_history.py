@@ -89,13 +89,19 @@ async def test_the_unit_and_the_log_tell_what_ran_before_and_what_changed_since(
     assert by_source["unit"][0] == "spec_steps: 3 -> 1", "what decides the speed comes first"
     assert "mem_fraction: 0.88 -> not given" in by_source["unit"]
     assert not any(text.startswith(("tp:", "CUDA_VISIBLE")) for text in by_source["unit"])
-    assert by_source["log"][:3] == [
-        "version: another one, its environment was changed since -> 0.5.11",
+    assert by_source["log"][:2] == [
         "model: /models/Qwen3.6-27B-AWQ -> /models/Qwen3.6-27B",
         "quantization: awq_marlin -> not given",
     ]
+    assert "version: not known, its environment was changed since -> 0.5.11" in by_source["log"]
     assert not any("random_seed" in text or "mem_fraction" in text for text in by_source["log"]), "the engine's own"
-    assert any("quantization: awq_marlin" in text for text in explanations(past.compared))
+    why = explanations([pair for pair in past.compared if pair.server.port == 39417 and pair.deployment in mine])
+    assert [text.partition(" (")[0] for text in why][:4] == [
+        "model: /models/Qwen3.6-27B-AWQ -> /models/Qwen3.6-27B",
+        "quantization: awq_marlin -> not given",
+        "spec_method: not given -> mtp",
+        "spec_steps: 3 -> 1",
+    ]
 
     document = json.dumps(as_document(past), default=str)
     assert "sk-12345678" not in document

@@ -122,6 +122,8 @@ class LevelResult:
     rows: tuple[tuple[Any, ...], ...] = ()
     """Per request: sent at s, TTFT s, E2E s, output tokens, outcome; at most 2,000."""
     checks: tuple[Check, ...] = ()
+    icl_bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Between which values each percentile of `icl_s` lies, given the chunks that came in one read (seconds)."""
 
     @property
     def distrust(self) -> frozenset[str]:
@@ -144,6 +146,7 @@ class LevelResult:
         )
         for name in ("tps_series", "steady_window_s"):
             values[name] = tuple(values[name]) if values.get(name) is not None else None
+        values["icl_bounds"] = {name: tuple(pair) for name, pair in values.get("icl_bounds", {}).items()}
         values["rows"] = tuple(tuple(row) for row in values.get("rows", ()))
         return cls(**values)
 

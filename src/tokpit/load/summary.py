@@ -11,7 +11,7 @@ from .clock import Clock
 from .level import LevelRun
 from .plan import Slo
 from .results import CHUNKS, USAGE, LevelResult, Outcome
-from .stats import Dist, dist, percentile, weighted_dist
+from .stats import Dist, dist, percentile, shifted, weighted_dist
 from .stream import Exchange
 from .window import (
     Steady,
@@ -100,7 +100,7 @@ def summarize(run: LevelRun) -> LevelResult:
     bucket_s = max(1.0, math.ceil(elapsed_s / 240))
     bucket_ns = bucket_s * 1e9 / clock.factor
     sums = series(everything, run.t_begin, run.t_end, bucket_ns, ratio)
-    gaps, itl, itl_source = _gaps(good, clock, source)
+    gaps, bounds, itl, itl_source = _gaps(good, clock, source)
     chunks = sum(len(x.stamps) for x in everything)
     reads = sum(x.reads for x in everything)
     keeps = sum(meets(one, plan.slo) for one in found) if plan.slo.asked else None
@@ -162,6 +162,7 @@ def summarize(run: LevelRun) -> LevelResult:
         series_s=bucket_s,
         tps_series=tuple(round(value / bucket_s, 3) for value in sums),
         rows=_rows(everything, run, clock),
+        icl_bounds=bounds,
     )
     return replace(result, checks=run_checks(result, plan))
 
@@ -200,7 +201,9 @@ def _span(run: LevelRun, window: Window | None) -> tuple[float, float] | None:
     return run.clock.host_s(window.start_ns - run.t_begin), run.clock.host_s(window.end_ns - run.t_begin)
 
 
-def _gaps(good: Sequence[Exchange], clock: Clock, source: str) -> tuple[Dist | None, Dist | None, str]:
+def _gaps(
+    good: Sequence[Exchange], clock: Clock, source: str
+) -> tuple[Dist | None, dict[str, tuple[float, float]], Dist | None, str]:
     gaps: list[float] = []
     pairs: list[tuple[float, float]] = []
     exact = bool(good)
@@ -213,7 +216,10 @@ def _gaps(good: Sequence[Exchange], clock: Clock, source: str) -> tuple[Dist | N
             weights = chunk_tokens(x, 1.0)[1:]
             pairs.extend((gap / weight, weight) for gap, weight in zip(own, weights) if weight > 0)
     name = CHUNKS if source == CHUNKS else "usage per chunk" if exact else "mean per chunk"
-    return dist(gaps), weighted_dist(pairs), name
+    gaps.sort()
+    # A chunk that came in one read with the next bears its time: the gap before it is too long, the one after it 0.
+    merged = sum(x.merged for x in good) / len(gaps) if gaps else 0.0
+    return dist(gaps), shifted(gaps, merged), weighted_dist(pairs), name
 
 
 def _outcomes(exchanges: Iterable[Exchange]) -> dict[str, Outcome]:

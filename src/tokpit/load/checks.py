@@ -220,6 +220,8 @@ def _client(result: LevelResult, plan: Plan) -> Check | None:
         # The kernel's stamps stay right while the loop is late, until two chunks fall into one read.
         late = lag > 0.5 * gap.p50 if user_space else lag > gap.p50 and bool(_unsure(result))
     sentence = f"the client used {result.client_cpu:.0%} of a core"
+    if result.processes > 1:
+        sentence = f"the busiest of the client's {result.processes} processes used {result.client_cpu:.0%} of a core"
     if lag is not None:
         sentence += f", its loop was late by {lag * 1e3:.1f} ms (p99)"
     if not (busy or late):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from .checks import run_checks
 from .clock import Clock
-from .level import LevelRun
-from .plan import Slo
+from .plan import Plan, Slo
 from .results import CHUNKS, USAGE, LevelResult, Outcome
 from .stats import Dist, dist, percentile, shifted, weighted_dist
 from .stream import Exchange
@@ -26,6 +27,42 @@ from .window import (
 )
 
 MAX_ROWS = 2000
+
+
+class Measured(Protocol):
+    """What a level left to be summed up, of one process (`level.LevelRun`) or of several (`crew.CrewRun`)."""
+
+    plan: Plan
+    clock: Clock
+    level: int
+    concurrency: int | None
+    rate: float | None
+    exchanges: list[Exchange]
+    t_begin: int
+    t_end: int
+    lag_s: array[float]
+    cpu_s: float
+    cut: str
+    held_back: int
+
+    @property
+    def busiest_s(self) -> float:
+        """CPU seconds of the busiest process."""
+        ...
+
+    @property
+    def processes(self) -> int:
+        """Processes that made the load."""
+        ...
+
+    @property
+    def unique_prompt_share(self) -> float | None:
+        """Different bodies / all of them."""
+        ...
+
+    def elapsed_s(self) -> float:
+        """How long the level lasted, on the host's clock."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -77,7 +114,7 @@ def per_chunk_mean(exchanges: Iterable[Exchange]) -> float | None:
     return sum(x.completion_tokens or 0 for x in known) / chunks if chunks else None
 
 
-def summarize(run: LevelRun) -> LevelResult:
+def summarize(run: Measured) -> LevelResult:
     """Every figure of a finished or stopped level, with its checks."""
     plan, clock, everything = run.plan, run.clock, run.exchanges
     source = settle_usage(everything)
@@ -87,6 +124,7 @@ def summarize(run: LevelRun) -> LevelResult:
     per_chunk = per_chunk_mean(good)
     ratio = per_chunk or 1.0
     elapsed_s = run.elapsed_s()
+    real_s = elapsed_s / clock.factor
     window, steady = _steady(run, ratio)
     note = _note(run, window, steady)
     found = [times(x, clock) for x in good]
@@ -155,7 +193,9 @@ def summarize(run: LevelRun) -> LevelResult:
         kernel_share=sum(x.kernel_reads for x in everything) / reads if reads else 0.0,
         loop_lag_p99_s=clock.host_s(percentile(lag, 0.99) * 1e9) if lag else None,
         loop_lag_max_s=clock.host_s(lag[-1] * 1e9) if lag else None,
-        client_cpu=run.cpu_s / (elapsed_s / clock.factor) if elapsed_s > 0 else 0.0,
+        client_cpu=run.busiest_s / real_s if real_s > 0 else 0.0,
+        processes=run.processes,
+        client_cpu_all=run.cpu_s / real_s if real_s > 0 else 0.0,
         clock_steps=clock.steps,
         unique_prompt_share=run.unique_prompt_share,
         held_back=run.held_back,
@@ -167,13 +207,13 @@ def summarize(run: LevelRun) -> LevelResult:
     return replace(result, checks=run_checks(result, plan))
 
 
-def _settled(x: Exchange, run: LevelRun, window: Window | None) -> bool:
+def _settled(x: Exchange, run: Measured, window: Window | None) -> bool:
     if run.concurrency is not None:
         return x.index >= run.concurrency
     return window is not None and window.start_ns <= x.t_sent <= window.end_ns
 
 
-def _steady(run: LevelRun, ratio: float) -> tuple[Window | None, Steady | None]:
+def _steady(run: Measured, ratio: float) -> tuple[Window | None, Steady | None]:
     if run.rate is not None:
         window = open_window(run.exchanges)
     else:
@@ -181,7 +221,7 @@ def _steady(run: LevelRun, ratio: float) -> tuple[Window | None, Steady | None]:
     return window, steady_rate(run.exchanges, window, ratio) if window else None
 
 
-def _note(run: LevelRun, window: Window | None, steady: Steady | None) -> str:
+def _note(run: Measured, window: Window | None, steady: Steady | None) -> str:
     if window is None or steady is None:
         return "not enough samples for a steady window"
     names = {
@@ -195,7 +235,7 @@ def _note(run: LevelRun, window: Window | None, steady: Steady | None) -> str:
     return text
 
 
-def _span(run: LevelRun, window: Window | None) -> tuple[float, float] | None:
+def _span(run: Measured, window: Window | None) -> tuple[float, float] | None:
     if window is None:
         return None
     return run.clock.host_s(window.start_ns - run.t_begin), run.clock.host_s(window.end_ns - run.t_begin)
@@ -240,7 +280,7 @@ def _tally(values: Iterable[str]) -> dict[str, int]:
 
 
 def _rows(
-    exchanges: Sequence[Exchange], run: LevelRun, clock: Clock
+    exchanges: Sequence[Exchange], run: Measured, clock: Clock
 ) -> tuple[tuple[float | int | str | None, ...], ...]:
     rows: list[tuple[float | int | str | None, ...]] = []
     for x in exchanges[:MAX_ROWS]:

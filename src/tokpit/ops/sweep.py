@@ -135,6 +135,7 @@ class Sweep:
             if self._asked.source == "host":
                 raise
             self._source, self._why = Here(self._host), error.message
+            await self._source.ready()
         self._progress.step("from", f"load from {self._source.where}", self._why)
 
     async def _recorded(self, run: Run, plan: Plan, history: History) -> Run:
@@ -186,7 +187,7 @@ class Sweep:
 
     def _context(self, plan: Plan) -> dict[str, Any]:
         """What was measured, frozen: server, engine, GPUs, workload, client and the link between."""
-        words = {"here": "in this process", "host": "on the server's host"}
+        words = {"here": "on this machine", "host": "on the server's host"}
         asked = plan.to_dict(secrets=False)
         asked.pop("prompt_rows", None)
         context: dict[str, Any] = {

@@ -87,6 +87,9 @@ class FakeHistory:
     async def runs(self, *, limit: int = 20) -> tuple[Run, ...]:
         return self.stored[:limit]
 
+    async def run(self, run_id: str) -> Run:
+        return next(run for run in self.stored if run.id == run_id)
+
 
 @dataclass
 class Recorder:
@@ -175,8 +178,9 @@ def fill(
     return info.id
 
 
-def level(concurrency: int, tps: float, elapsed: float, requests: int) -> Level:
+def level(concurrency: int, tps: float, elapsed: float, requests: int, **result: Any) -> Level:
     return Level(
+        result=result,
         concurrency=concurrency,
         requests=requests,
         ok=requests,

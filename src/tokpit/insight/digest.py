@@ -32,6 +32,8 @@ _NOTES = (
     ("jit", ("jit compilation during inference", "jit compil", "autotuning during inference")),
     ("block_size", ("setting attention block size to",)),
     ("backend", ("attention backend not specified", "attention backend:", "using flashinfer backend")),
+    ("offload", ("offloaded ",)),
+    ("on_cpu", ("falling back to cpu", "auto-configed device: cpu", "no usable gpu found")),
     ("cache_hit", ("cache_fetch] hit", "cached=")),
     ("weights_unused", ("weights not loaded", "not initialized from", "unused weights", "were not used when")),
 )
@@ -92,6 +94,8 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
     engine: str | None = None
     rows: tuple[Row, ...] = ()
     facts: Facts = Facts()
+    settings: dict[str, str] = {}
+    """Arguments that the server echoed at its last start."""
     notes: dict[str, tuple[tuple[int, str], ...]] = {}
     """Lines worth a rule, by topic: (line number, text)."""
     kinds: dict[str, int] = {}

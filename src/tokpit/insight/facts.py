@@ -230,6 +230,8 @@ def _number(field: str, text: str) -> float:
     match = _NUMBER.match(text)
     if match is None:
         raise ValueError(f"{field} is a number, not {text!r}")
+    if match[1].startswith("-"):
+        raise ValueError(f"{field} cannot be negative: {text!r}")
     value, unit = float(match[1].replace(",", "")), match[2].lower()
     if field.endswith("_gb"):
         return value * _BYTES.get(unit, 1.0)

@@ -140,6 +140,7 @@ class Sweep:
             if self._asked.source == "host":
                 raise
             self._source, self._why = Here(self._host), error.message
+            await self._source.ready()
         self._progress.step("from", f"load from {self._source.where}", self._why)
 
     async def _recorded(self, run: Run, plan: Plan, history: History) -> Run:
@@ -269,7 +270,8 @@ class Sweep:
             extra["repeat"] = repeat
         if plan.slo.asked:
             extra["slo_met"] = meets_slo(result)
-        return level_of(judged(result, plan, seen), seen, **extra)
+        whole = judged(result, plan, seen, on_host=self._source.where == "host")
+        return level_of(whole, seen, **extra)
 
     def _event(self, event: object, concurrency: int) -> None:
         from tokpit.load import events

@@ -129,3 +129,12 @@ def test_runs_to_compare_come_from_json_or_csv(tmp_path: Path) -> None:
     for name in ("r.json", "r.csv"):
         found = parsed(run("--compare", tmp_path / name, "--json"))["findings"]
         assert [f["code"] for f in found] == ["TP_NEGATIVE_SCALING"]
+
+
+def test_own_table_of_gpus_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKPIT_CONFIG_DIR", str(tmp_path))
+    (tmp_path / "gpus.toml").write_text('[bandwidth]\n"RTX 4090" = 500\n')
+    words = ("--fact", "gpu=NVIDIA GeForce RTX 4090", "--fact", "weights_gb=10", "--fact", "single_tps=40")
+    assert "50 steps/s" in run(*words).stdout
+    (tmp_path / "gpus.toml").write_text('[bandwidth]\n"RTX 4090" = "fast"\n')
+    assert "above 0" in str(run(*words).exception)

@@ -207,3 +207,45 @@ def test_jit_while_requests_run_voids_the_level() -> None:
 def test_own_all_reduce_switched_off_is_noted() -> None:
     line = f"[{stamp(0)} TP0] Custom allreduce is disabled because it's not supported on more than two PCIe-only GPUs."
     assert codes(diagnosed([line])) == ["CUSTOM_AR_OFF"]
+
+
+def test_two_deployments_are_told_apart_by_what_could_explain_the_gap() -> None:
+    def log(steps: int, quant: str, port: int, tps: float, length: float) -> list[str]:
+        args = (
+            f"[{stamp(0)}] server_args=ServerArgs(model_path='m', quantization='{quant}', port={port}, "
+            f"speculative_num_steps={steps}, max_running_requests=8, attention_backend='flashinfer')"
+        )
+        return [args, *[decode(200 + i, 1, tps, spec=(length, (length - 1) / steps)) for i in range(5)]]
+
+    found = one(diagnosed(log(3, "fp8", 30000, 74, 2.9), log(1, "none", 30001, 36, 1.75)), "GAP_CANDIDATES")
+    assert "2 differences" in found.claim
+    assert "quantization: fp8 -> none (bytes read a step)" in found.claim
+    assert "speculative_num_steps: 3 -> 1" in found.evidence[1]
+    assert "explains a factor of 0.603" in found.arithmetic
+    assert not [line for line in found.evidence if "port" in line]
+
+
+def test_log_beside_the_clients_own_figures() -> None:
+    steady = [stats(10 * i, 64, 900, kv=40.0) for i in range(6)]
+    assert codes(diagnosed(steady, concurrency=192)) == ["CLIENT_LIMIT"]
+    assert diagnosed(steady, concurrency=64) == ()
+    assert "900 tok/s while the client counted 300" in one(diagnosed(steady, client_tps=300), "CLIENT_BOUND").claim
+    assert diagnosed(steady, client_tps=880) == ()
+    idle = [*steady, stats(70, 0, 0.0, prompt=0.0)]
+    assert "12 requests are in flight" in one(diagnosed(idle, client_in_flight=12), "LOST_REQUESTS").claim
+
+
+def test_hit_rate_of_a_log_against_the_kind_of_prompts() -> None:
+    warm = [stats(10 * i, 8, 300, hits=71.0) for i in range(5)]
+    cold = [stats(10 * i, 8, 300, hits=0.0) for i in range(5)]
+    assert codes(diagnosed(warm, prompt_kind="random")) == ["WARM_PREFIX"]
+    assert diagnosed(warm, shared_prefix_tokens=3000) == ()
+    assert codes(diagnosed(cold, shared_prefix_tokens=3000)) == ["PREFIX_CACHE_INEFFECTIVE"]
+    assert diagnosed(cold, prompt_kind="random") == ()
+
+
+def test_layers_left_on_the_processor_set_the_pace() -> None:
+    part = "0.01.100.001 I load_tensors: offloaded 20/65 layers to GPU"
+    assert "20 of 65 layers" in one(diagnosed([part]), "PARTIAL_OFFLOAD").claim
+    assert diagnosed([part.replace("20/65", "65/65")]) == ()
+    assert codes(diagnosed([part.replace("20/65", "0/65")])) == ["RUNNING_ON_CPU"]

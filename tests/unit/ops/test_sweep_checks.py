@@ -65,6 +65,14 @@ def test_a_busy_client_is_not_excused_by_others() -> None:
     assert failed(Seen(samples=crowded), level_result(client_cpu=0.97)) == {"CLIENT_BOUND"}
 
 
+def test_a_sweep_on_the_host_is_not_told_to_go_there() -> None:
+    busy = level_result(client_cpu=0.97)
+    here, there = (judged(busy, PLAN, Seen(), on_host=on_host) for on_host in (False, True))
+    assert "run the sweep on the host" in void(here)
+    assert void(there)
+    assert "run the sweep on the host" not in void(there)
+
+
 def test_tokens_that_the_server_never_made_are_a_mismatch() -> None:
     seen = Seen(before=page(gen_tokens_total=0), after=page(gen_tokens_total=4500), samples=STEADY)
     assert failed(seen) == {"COUNT_MISMATCH"}

@@ -151,6 +151,7 @@ async def test_a_sane_server_passes_its_check(session: Session, sim: SimHost) ->
 
 async def test_a_check_compares_with_the_stored_sweep_or_the_floor(session: Session, sim: SimHost) -> None:
     run = await sweep(session, sim.name, levels="1", requests=4)
+    await sweep(session, sim.name, levels="2", requests=2)
     done = await session.execute("server.check", target=sim.name)
     speed = next(item for item in done.items if item.name == "speed")
     assert run.id in speed.sentence

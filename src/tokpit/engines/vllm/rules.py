@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tokpit.domain.hostfacts import HostFacts, ModelFacts
-from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import RuleAnswer
-from tokpit.engines.verdictkit.ask import Ask, Rule, answer, fix, gb, run
+from tokpit.engines.verdictkit.ask import Ask, Rule, answer, fix, gb
 from tokpit.engines.verdictkit.host_rules import SHARED, port_is_free
 from tokpit.engines.vllm.capacity import (
     default_max_num_seqs,
@@ -251,23 +247,3 @@ RULES: tuple[Rule, ...] = (
     method_exists,
     steps_given,
 )
-
-
-def check(
-    settings: Settings,
-    version: str | None = None,
-    model: ModelFacts | None = None,
-    host: HostFacts | None = None,
-    env: Mapping[str, str] | None = None,
-) -> list[RuleAnswer]:
-    """What the rules say before a start, errors first."""
-    return run(
-        RULES,
-        Ask(
-            settings=settings,
-            version=version,
-            model=model or ModelFacts(),
-            host=host or HostFacts(),
-            env=env or {},
-        ),
-    )

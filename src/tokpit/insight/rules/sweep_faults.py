@@ -83,6 +83,30 @@ def timeout(evidence: Evidence) -> Sequence[Finding]:
     )
 
 
+def cold_level(evidence: Evidence) -> Sequence[Finding]:
+    """A first level whose streams are slower than those of the next: it was measured cold."""
+    points = evidence.curve.points if evidence.curve is not None else ()
+    if len(points) < 2:
+        return ()
+    a, b = points[0], points[1]
+    own, next_own = a.tps / a.concurrency, b.tps / b.concurrency
+    if next_own < 1.15 * own:
+        return ()
+    return (
+        Finding(
+            code="COLD_START",
+            severity="warning",
+            claim=f"A stream makes {num(own)} tok/s at C={a.concurrency} and {num(next_own)} at C={b.concurrency}: "
+            f"more "
+            "requests cannot make each one faster, so the first level was measured cold.",
+            arithmetic=f"{num(a.tps, 4)} / {a.concurrency} < {num(b.tps, 4)} / {b.concurrency}",
+            confidence="likely",
+            next_action="Warm up (kernels, graphs, caches) and measure that level again.",
+            levels=(a.concurrency,),
+        ),
+    )
+
+
 def lengths(evidence: Evidence) -> Sequence[Finding]:
     """Levels whose answers differ in length: rates and latencies of such levels do not compare."""
     used = [p for p in evidence.points if p.ok >= 4 and p.elapsed_s > 0 and p.output_tps > 0]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.screen import Screen
 
 from tokpit.domain.text import mask_secrets
 from tokpit.errors import TokpitError
+from tokpit.ui.session_protocol import SessionLike
 from tokpit.ui.text import content
 from tokpit.ui.view import View
 from tokpit.ui.widgets.panel import Panel
@@ -63,6 +65,13 @@ async def attempt(console: TokpitApp, command_id: str, **args: Any) -> Any:
     except TokpitError as error:
         tell(console, error.message, hint=error.hint, bad=True)
     return None
+
+
+async def open_history(session: SessionLike) -> Any:
+    """The session's history. Raises StoreError."""
+    history = session.history
+    history = history() if callable(history) else history
+    return await history if inspect.isawaitable(history) else history
 
 
 def tell(console: TokpitApp, message: str, *, hint: str = "", bad: bool = False) -> None:

@@ -193,6 +193,14 @@ class Cockpit(PumpedScreen):
         else:
             copy(self.console, quote(self.view.server.info.argv), "the command line")
 
+    def action_check(self) -> None:
+        """Check the selected server."""
+        self.console.open_check()
+
+    def action_diagnose(self) -> None:
+        """What is wrong with the selected server."""
+        self.console.open_diagnose()
+
     def action_sweep(self) -> None:
         """The sweep screen for the selected server."""
         self.console.open_sweep()

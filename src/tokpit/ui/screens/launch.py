@@ -120,10 +120,10 @@ class LaunchScreen(StartForm):
         super().__init__(view, host)
         self.spec: LaunchSpec | None = None
         running = view.server
-        self._engine = running.info.engine if running else "sglang"
+        self._engine = running.info.engine if running else next(iter(titles()))
         host_spec = view.session.host_specs.get(host)
         if running is None and host_spec is not None and host_spec.programs:
-            self._engine = next((e for e in host_spec.programs if e in titles()), next(iter(titles())))
+            self._engine = next((e for e in host_spec.programs if e in titles()), self._engine)
         self._values = first_values(host_spec, self._engine)
         if running is not None and running.info.model:
             self._values["model"] = safe(running.info.model)

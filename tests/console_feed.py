@@ -31,6 +31,12 @@ from tokpit.transport.base import HostSpec
 
 HOST = "gpu-rack-7"
 GIB = 1 << 30
+ARGV = tuple(
+    "/opt/sgl/bin/python -m sglang.launch_server --model-path /srv/models/Qwen3.6-27B --port 30000 --tp-size 1 "
+    "--speculative-algorithm NEXTN --speculative-num-steps 3 --speculative-eagle-topk 1 "
+    "--speculative-num-draft-tokens 4 --enable-hierarchical-cache --hicache-size 150 --context-length 131072 "
+    "--api-key sk-feed-secret".split()
+)
 
 
 def server(**changes: Any) -> ServerInfo:
@@ -45,6 +51,7 @@ def server(**changes: Any) -> ServerInfo:
         "version": "0.5.16",
         "log_path": "/var/log/llm/sglang-30000.log",
         "started_at": time.time() - 7_400,
+        "argv": ARGV,
         "settings": Settings(tp=1, spec_method="mtp", spec_steps=3, hicache_gb=150, context_len=131_072),
     }
     return ServerInfo(**{**fields, **changes})
@@ -79,6 +86,9 @@ class FakeHistory:
 
     async def runs(self, *, limit: int = 20) -> tuple[Run, ...]:
         return self.stored[:limit]
+
+    async def run(self, run_id: str) -> Run:
+        return next(run for run in self.stored if run.id == run_id)
 
 
 @dataclass
@@ -168,8 +178,9 @@ def fill(
     return info.id
 
 
-def level(concurrency: int, tps: float, elapsed: float, requests: int) -> Level:
+def level(concurrency: int, tps: float, elapsed: float, requests: int, **result: Any) -> Level:
     return Level(
+        result=result,
         concurrency=concurrency,
         requests=requests,
         ok=requests,

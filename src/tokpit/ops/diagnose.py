@@ -22,12 +22,11 @@ from tokpit.insight.evidence import Evidence, Setup, Trial
 from tokpit.insight.facts import Facts, merged, nearest, parse_facts
 from tokpit.insight.gather import gather
 from tokpit.insight.gpus import lookup
-from tokpit.insight.points import Point, point_of
+from tokpit.insight.points import Point
 from tokpit.insight.rules.plateau import flagged
 from tokpit.ops import diagnose_files as files
 from tokpit.ops.diagnose_gpu import GpuTexts
 from tokpit.ops.own_gpus import own_bandwidths
-from tokpit.ops.sweep_advice import facts_of
 
 if TYPE_CHECKING:
     from tokpit.domain.run import Run
@@ -153,10 +152,12 @@ async def diagnose_all(session: Session, sources: Sources) -> Diagnosis:
     """A diagnosis with stored runs and a live server. Raises UsageError, StoreError, TargetError, HostError."""
     got = read_files(sources)
     if sources.runs:
+        from tokpit.ops.sweep_advice import curve_points, facts_of
+
         history = await session.history()
         for run_id in sources.runs:
             run = await history.run(run_id)
-            got.sweeps.append((f"run {run.id}", tuple(point_of(level) for level in run.levels)))
+            got.sweeps.append((f"run {run.id}", curve_points(run)))
             got.facts = merged(facts_of(run), got.facts)
             got.setups.insert(0, _setup(run))
     if sources.target is not None:

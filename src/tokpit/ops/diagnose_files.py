@@ -22,6 +22,7 @@ from tokpit.domain.verdict import Verdict
 from tokpit.engines.logkit.clock import Clock
 from tokpit.engines.logkit.read import detect, grammar_of, read_log
 from tokpit.engines.registry import engine as engine_of
+from tokpit.engines.registry import names
 from tokpit.errors import UsageError
 from tokpit.insight.digest import Digest, Reader
 from tokpit.insight.evidence import Trial
@@ -64,10 +65,10 @@ def digest_lines(lines: Iterable[str], *, name: str = "", engine: str | None = N
     head = list(islice(source, _LOOK))
     found = engine or detect(head)
     reader, kept, clock = Reader(name, found), _Kept(), Clock()
-    sampler = grammar_of(found or "sglang")
+    sampler = grammar_of(found or names()[0])
     extra = Facts()
     settings: dict[str, str] = {}
-    for record in read_log(chain(head, source), found or "sglang"):
+    for record in read_log(chain(head, source), found or names()[0]):
         kept.add(record)
         reader.take(record, clock.seconds(record.fields.get("ts", record.fields.get("t"))), sampler.sample(record))
         if record.kind == "milestone.args":

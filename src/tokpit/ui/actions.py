@@ -27,10 +27,17 @@ class Action:
         return self.shown or self.key
 
 
-_ALL = ("cockpit", "launch", "sweep", "history", "help")
+_ALL = ("cockpit", "launch", "relaunch", "sweep", "history", "check", "diagnose", "help")
 ACTIONS: tuple[Action, ...] = (
     Action("launch", "l", "launch", "start a server on the selected host", ("cockpit",), 1, group="servers"),
     Action("sweep", "s", "sweep", "measure throughput over concurrency", ("cockpit",), 1, group="servers"),
+    Action("relaunch", "R", "relaunch", "start the selected server again with other settings", ("cockpit",), 2, "R",
+           "servers"),
+    Action("check", "c", "check", "does it answer, with sense, as configured, as fast as it was?", ("cockpit",), 2,
+           group="servers"),
+    Action("diagnose", "d", "diagnose", "what is wrong with the server, ranked, with evidence", ("cockpit",), 2,
+           group="servers"),
+    Action("copy_line", "y", "copy", "copy the selected server's command line", ("cockpit",), 6, "y", "servers"),
     Action("stop_server", "x", "stop", "stop the selected server (asks first)", ("cockpit",), 3, group="servers"),
     Action("history", "h", "history", "stored runs", ("cockpit",), 2, group="servers"),
     Action("refresh_host", "r", "refresh", "look at the host again now", ("cockpit",), 6, group="servers"),
@@ -45,14 +52,25 @@ ACTIONS: tuple[Action, ...] = (
     Action("zoom", "z", "zoom", "the focused panel alone, and back", ("cockpit",), 5, "z", "view"),
     Action("focus_next", "tab", "panel", "next panel", ("cockpit",), 9, "tab", "view"),
     Action("start_launch", "ctrl+s", "launch", "start the server with this command line", ("launch",), 1, "^s"),
+    Action("start_launch", "ctrl+s", "relaunch", "stop the server and start it with these settings", ("relaunch",), 1,
+           "^s"),
+    Action("copy_line", "ctrl+y", "copy", "copy the command line", ("launch", "relaunch"), 4, "^y"),
     Action("start_sweep", "ctrl+s", "start", "start the sweep", ("sweep",), 1, "^s"),
+    Action("measure", "m", "measure", "chart shows throughput, speed of one stream, TTFT, E2E",
+           ("sweep", "history"), 2),
     Action("stop_or_leave", "escape", "stop / back", "stop at once and keep what was measured; then go back",
            ("sweep",), 1, "esc"),
-    Action("leave", "escape", "back", "go back; a launch under way goes on", ("launch", "history", "help"), 1, "esc"),
+    Action("leave", "escape", "back", "go back; a launch under way goes on",
+           ("launch", "relaunch", "history", "check", "diagnose", "help"), 1, "esc"),
+    Action("pick", "space", "pick", "pick a run; two picked runs are compared", ("history",), 2, "space"),
+    Action("open", "enter", "open", "show or hide evidence and arithmetic of a finding", ("diagnose",), 2, "enter"),
+    Action("copy_finding", "y", "copy", "copy the finding with its evidence", ("diagnose",), 3),
+    Action("again", "r", "again", "look again", ("diagnose",), 2),
+    Action("again", "r", "again", "check again", ("check",), 2),
     Action("reload", "r", "reload", "read the stored runs again", ("history",), 3),
     Action("next_theme", "ctrl+t", "theme", "next theme", _ALL, 7, "^t", "view"),
     Action("command_palette", "ctrl+p", "palette", "everything by name", _ALL, 3, "^p"),
-    Action("help", "question_mark", "help", "keys of this screen", ("cockpit", "history"), 0, "?"),
+    Action("help", "question_mark", "help", "keys of this screen", ("cockpit", "history", "check", "diagnose"), 0, "?"),
     Action("quit", "q", "quit", "leave; servers and launches live on", ("cockpit",), 0, "q"),
 )  # fmt: skip
 

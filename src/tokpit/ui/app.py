@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -118,10 +118,11 @@ class TokpitApp(App[None]):
 
     # Commands ------------------------------------------------------------------------------
 
-    def start_command(self, command_id: str, **args: Any) -> None:
+    def start_command(self, command_id: str, *, then: Callable[[Any], None] | None = None, **args: Any) -> None:
         """Run a command. It belongs to the session's supervisor, so that it ends in order with the session.
 
         The same command is not asked for twice: a second key press while the first is under way only says so.
+        `then` gets its result, None where it failed.
         """
         target = args.get("server_id") or args.get("target") or getattr(args.get("spec"), "host", "")
         key = f"{command_id} {target}"
@@ -129,18 +130,23 @@ class TokpitApp(App[None]):
             tell(self, "already under way")
             return
         self.busy.add(key)
-        work = self._command(key, command_id, args)
+        work = self._command(key, command_id, args, then)
         supervisor = getattr(self.session, "supervisor", None)
         if supervisor is not None:
             supervisor.start(f"command:{key}", work)
         else:
             self._spawn(work)
 
-    async def _command(self, key: str, command_id: str, args: dict[str, Any]) -> None:
+    async def _command(
+        self, key: str, command_id: str, args: dict[str, Any], then: Callable[[Any], None] | None
+    ) -> None:
+        result = None
         try:
-            await attempt(self, command_id, **args)
+            result = await attempt(self, command_id, **args)
         finally:
             self.busy.discard(key)
+            if then is not None:
+                then(result)
 
     async def ask_confirm(self, request: ConfirmRequest) -> bool:
         """The session's question before a change."""
@@ -217,6 +223,37 @@ class TokpitApp(App[None]):
             tell(self, "tokpit runs in read-only mode", hint="start it without --read-only to launch", bad=True)
         else:
             self.push_screen(LaunchScreen(self.view, self.view.host))
+
+    def open_relaunch(self) -> None:
+        """The relaunch screen for the selected server."""
+        from tokpit.ui.screens.relaunch import RelaunchScreen
+
+        server = self.view.server
+        if server is None or not server.alive:
+            tell(self, "no running server is selected", hint="choose one in the tree, or press l to launch one")
+        elif self.session.read_only:
+            tell(self, "tokpit runs in read-only mode", hint="start it without --read-only to relaunch", bad=True)
+        else:
+            self.push_screen(RelaunchScreen(self.view, server.info))
+
+    def open_check(self) -> None:
+        """Check the selected server."""
+        from tokpit.ui.screens.check import CheckScreen
+
+        server = self.view.server
+        if server is None or not server.alive:
+            tell(self, "no running server is selected", hint="choose one in the tree, or press l to launch one")
+        else:
+            self.push_screen(CheckScreen(self.view, server.info))
+
+    def open_diagnose(self) -> None:
+        """What is wrong with the selected server."""
+        from tokpit.ui.screens.diagnose import DiagnoseScreen
+
+        if self.view.server is None:
+            tell(self, "no server is selected", hint="choose one in the tree")
+        else:
+            self.push_screen(DiagnoseScreen(self.view, self.view.server.info))
 
     def open_sweep(self) -> None:
         """The sweep screen for the selected server."""

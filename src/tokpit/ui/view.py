@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tokpit.domain.finding import Finding
 from tokpit.domain.records import LinkState
+from tokpit.engines.registry import titles
 from tokpit.store.live import HostState, LiveStore, ServerState
 from tokpit.ui.clock import STALE_S, Clock
 from tokpit.ui.session_protocol import SessionLike
 from tokpit.ui.text import safe
 
-ENGINE_TITLES = {"sglang": "SGLang", "vllm": "vLLM", "llamacpp": "llama.cpp"}
+
+@dataclass(frozen=True)
+class Diagnosed:
+    """What the rules said of a server, and what a step can cost at best there."""
+
+    t: float
+    """On the host's clock."""
+    findings: tuple[Finding, ...]
+    steps_per_s: float | None = None
+    """Ceiling that memory bandwidth sets; None where weights or GPU are not known."""
+    ceiling_words: str = ""
 
 
 @dataclass
@@ -23,6 +35,8 @@ class View:
     server_id: str | None = None
     window_s: float = 300.0
     """Time shown by live charts, seconds on the host's clock."""
+    diagnosed: dict[str, Diagnosed] = field(default_factory=dict)
+    """The last diagnosis of each server, by its id."""
 
     @property
     def store(self) -> LiveStore:
@@ -74,9 +88,22 @@ def phase_of(view: View, server: ServerState) -> str:
     return phase
 
 
+def steps_per_s(view: View, server: ServerState) -> float | None:
+    """Decode steps a second now: generation rate / (running x acceptance length); None where one is not fresh."""
+    tps, running = server.get("gen_tps"), server.get("running_reqs")
+    if not tps.last or not running.last or view.stale(tps.last_t) or view.stale(running.last_t):
+        return None
+    accept = server.series.get("accept_len")
+    speculates = server.info.settings.spec_method is not None
+    if speculates and (accept is None or accept.last is None or view.stale(accept.last_t)):
+        return None
+    length = accept.last if speculates and accept is not None and accept.last else 1.0
+    return tps.last / (running.last * length)
+
+
 def engine_title(name: str) -> str:
     """The engine's name as its makers write it."""
-    return ENGINE_TITLES.get(name, safe(name))
+    return titles().get(name, safe(name))
 
 
 def model_name(path: str | None) -> str:

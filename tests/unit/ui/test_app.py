@@ -15,7 +15,7 @@ from tokpit.ui.actions import ACTIONS, actions_for
 from tokpit.ui.screens.cockpit import Cockpit
 from tokpit.ui.screenshot import screenshot
 
-SCREENS = ("cockpit", "launch", "sweep", "history", "help")
+SCREENS = ("cockpit", "launch", "relaunch", "sweep", "history", "check", "diagnose", "help")
 
 
 def test_neither_ssh_nor_http_libraries_are_imported_before_the_first_paint() -> None:
@@ -35,13 +35,17 @@ def test_no_key_of_a_screen_means_two_things(screen: str) -> None:
 
 def test_every_action_of_the_table_exists_on_its_screens() -> None:
     from tokpit.ui.app import TokpitApp
+    from tokpit.ui.screens.check import CheckScreen
+    from tokpit.ui.screens.diagnose import DiagnoseScreen
     from tokpit.ui.screens.help import HelpScreen
     from tokpit.ui.screens.history import HistoryScreen
     from tokpit.ui.screens.launch import LaunchScreen
+    from tokpit.ui.screens.relaunch import RelaunchScreen
     from tokpit.ui.screens.sweep import SweepScreen
 
     classes: dict[str, Any] = {"cockpit": Cockpit, "launch": LaunchScreen, "sweep": SweepScreen,
-                               "history": HistoryScreen, "help": HelpScreen}  # fmt: skip
+                               "history": HistoryScreen, "help": HelpScreen, "relaunch": RelaunchScreen,
+                               "check": CheckScreen, "diagnose": DiagnoseScreen}  # fmt: skip
     for action in ACTIONS:
         for screen in action.screens:
             method = f"action_{action.id.partition('(')[0]}"

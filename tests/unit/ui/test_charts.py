@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tokpit.ui import figures
 from tokpit.ui.charts.braille import BrailleCanvas
 from tokpit.ui.charts.model import Chart, ChartCanvas, Curve, nice_top, thin, time_ticks, with_gaps, y_ticks
+from tokpit.ui.charts.panel import apart
 from tokpit.ui.charts.plotext_canvas import PlotextCanvas
 from tokpit.ui.text import crop, fit, row_width, width_of, wrap
 from tokpit.ui.widgets.panel import lines_text
@@ -159,3 +160,9 @@ def test_cropping_and_padding_never_miss_the_width(words: str, width: int) -> No
 def test_wrapping_cuts_at_spaces_and_long_words_anywhere() -> None:
     assert wrap("one two three", 7) == ["one two", "three"]
     assert all(len(line) <= 5 for line in wrap("abcdefghijklmno x", 5))
+
+
+def test_marks_of_one_kind_that_lie_together_are_drawn_once_and_others_stay() -> None:
+    marks = [("retraction", 10.0), ("retraction", 11.0), ("sweep", 11.5), ("retraction", 14.0), ("retraction", 20.0)]
+    assert apart(marks, 5.0) == (10.0, 11.5, 20.0)
+    assert apart(list(reversed(marks)), 0.0) == (10.0, 11.0, 11.5, 14.0, 20.0)

@@ -3,10 +3,12 @@ from __future__ import annotations
 import pytest
 from textual.widgets import Input
 
-from console_feed import Recorder, fill, server, sweep
+from console_feed import LEVELS, Recorder, fill, level, run, server, sweep
 from console_screen import SIZES, console, rows, shows, text, until
+from tokpit.ui.levels import MEASURES, chart_of
 from tokpit.ui.screens.cockpit import Cockpit
 from tokpit.ui.screens.sweep import SweepScreen
+from tokpit.ui.widgets.levels import LevelsChart
 
 
 def filled() -> Recorder:
@@ -108,6 +110,85 @@ async def test_a_level_without_steady_figures_shows_na_not_zero() -> None:
         await shows(pilot, "59.8")
         row = next(row for row in text(pilot).split("\n") if "59.8" in row)
         assert "–" in row
+
+
+async def test_earlier_runs_of_the_same_model_and_host_lie_behind_the_chart_and_others_do_not() -> None:
+    session = filled()
+    session.stored.stored = (
+        run("r-0009", host="another", target="another:30000"),
+        run("r-0008", kind="check", levels=()),
+        run("r-0007"),
+        run("r-0006", levels=run().levels[:3]),
+        run("r-0005"),
+    )
+    async with console(session) as pilot:
+        screen = await _open(pilot)
+        await until(pilot, lambda: [one.id for one in screen.earlier] == ["r-0007", "r-0006"])
+        session.store.apply(sweep(2, op_id=screen.operation_id))
+        shown = await shows(pilot, "r-0007", "r-0006", "203.1")
+        assert "r-0009" not in shown
+        chart = screen.query_one(LevelsChart)
+        drawn = [curve.label for curve in chart_of(MEASURES[0], LEVELS[:2], screen.earlier, 60, 12).curves]  # type: ignore[union-attr]
+        assert drawn == ["r-0007", "r-0006", "whole run", "steady window"], "the running sweep is not drawn last"
+        assert {"dim", "faint"} <= {style for row in chart.body(100, 14) for _, style in row}
+
+
+async def test_m_goes_through_throughput_stream_speed_ttft_and_e2e() -> None:
+    session = filled()
+    levels = (
+        level(1, 59.8, 137.0, 8, ttft_s={"p50": 0.3, "p99": 0.4}, request_output_tps={"p50": 61.0}),
+        level(8, 361.4, 45.3, 16, ttft_s={"p50": 0.5, "p99": 4.9}, request_output_tps={"p50": 47.5}),
+    )
+    async with console(session) as pilot:
+        screen = await _open(pilot)
+        session.store.apply(sweep(0, op_id=screen.operation_id, status="done", levels=levels))
+        await shows(pilot, "tok/s against concurrency")
+        await pilot.press("m")
+        await shows(pilot, "tok/s of one stream")
+        await pilot.press("m")
+        await shows(pilot, "TTFT in s", "p99")
+        stream, ttft, e2e = (chart_of(m, levels, (), 60, 12) for m in MEASURES[1:])
+        assert stream is not None
+        assert ttft is not None
+        assert e2e is not None
+        assert list(stream.curves[0].ys) == [61.0, 47.5]
+        assert [list(curve.ys) for curve in ttft.curves] == [[0.3, 0.5], [0.4, 4.9]]
+        assert [curve.label for curve in e2e.curves] == ["p50"], "a line is drawn for a percentile nobody measured"
+
+
+async def test_errors_are_listed_by_class_and_a_failed_check_says_which_figures_not_to_trust() -> None:
+    session = filled()
+    broken = level(
+        8,
+        361.4,
+        45.3,
+        16,
+        outcomes={"ok": {"count": 13, "example": ""}, "http 503": {"count": 3, "example": "queue is full"}},
+        checks=[
+            {"code": "CLIENT_BOUND", "ok": False, "sentence": "the server made 9000 tokens, 6000 were counted",
+             "distrust": ["output_tps", "itl_s"]},
+            {"code": "LITTLE", "ok": True, "sentence": "never shown", "distrust": []},
+        ],
+    )  # fmt: skip
+    async with console(session) as pilot:
+        screen = await _open(pilot)
+        session.store.apply(sweep(0, op_id=screen.operation_id, levels=(broken,)))
+        shown = await shows(pilot, "C=8: 3 × http 503, first: queue is full", "the server made 9000 tokens")
+        assert "figures not to trust: whole-run tok/s, ITL" in shown
+        assert "never shown" not in shown
+        assert "! not to trust" in next(row for row in shown.split("\n") if "361.4" in row)
+
+
+async def test_a_finished_sweep_explains_its_plateau_from_what_was_stored_with_it() -> None:
+    session = filled()
+    finding = {"code": "QUEUE_LIMITED_BY_STATE_SLOTS", "severity": "warning", "levels": [16, 32, 48],
+               "claim": "The plateau is set by max_running_requests = 9.", "arithmetic": "48 slots // 5 = 9",
+               "next_action": "Raise the state slots."}  # fmt: skip
+    session.stored.stored = (run("r-0012", context={"findings": [finding]}),)
+    async with console(session) as pilot:
+        screen = await _open(pilot)
+        session.store.apply(sweep(6, op_id=screen.operation_id, status="done", result={"run": "r-0012"}))
+        await shows(pilot, "The plateau is set by max_running_requests = 9.", "48 slots // 5 = 9", "Raise the state")
 
 
 async def _open(pilot: object) -> SweepScreen:

@@ -169,7 +169,7 @@ class ChartPanel(Panel):
             top = max(top, float(cap))
         high = 1.0 if unit == "fraction" else nice_top(top * 1.02, floor=self.spec.floor)
         ticks = y_ticks(self.spec.low, high, height - 1, lambda v: figures.tick(v, unit))
-        marks = tuple(m.t for m in server.marks if m.t >= start)
+        marks = apart([(m.kind, m.t) for m in server.marks if m.t >= start], self.view.window_s / max(1, width) * 3)
         return Chart(
             tuple(reversed(curves)),
             (start, now),
@@ -188,6 +188,17 @@ class ChartPanel(Panel):
         if server.alive:
             return self.view.now()
         return max((s.last_t or 0.0 for s in server.series.values()), default=self.view.now())
+
+
+def apart(marks: Sequence[tuple[str, float]], least_s: float) -> tuple[float, ...]:
+    """Times of marks (kind, time); of several of one kind within `least_s` of the one drawn only that one."""
+    drawn: dict[str, float] = {}
+    times: list[float] = []
+    for kind, t in sorted(marks, key=lambda mark: mark[1]):
+        if kind not in drawn or t - drawn[kind] >= least_s:
+            drawn[kind] = t
+            times.append(t)
+    return tuple(times)
 
 
 def _gap(series: Series, view: View) -> float:

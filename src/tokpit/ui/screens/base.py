@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.screen import Screen
 
+from tokpit.domain.text import mask_secrets
 from tokpit.errors import TokpitError
+from tokpit.ui.session_protocol import SessionLike
 from tokpit.ui.text import content
 from tokpit.ui.view import View
 from tokpit.ui.widgets.panel import Panel
@@ -64,8 +67,31 @@ async def attempt(console: TokpitApp, command_id: str, **args: Any) -> Any:
     return None
 
 
+async def open_history(session: SessionLike) -> Any:
+    """The session's history. Raises StoreError."""
+    history = session.history
+    history = history() if callable(history) else history
+    return await history if inspect.isawaitable(history) else history
+
+
 def tell(console: TokpitApp, message: str, *, hint: str = "", bad: bool = False) -> None:
     """A notice; its text is only text."""
     text = f"{message}\n{hint}" if hint else message
     severity = "error" if bad else "information"
     console.notify(str(content(text)), severity=cast(Any, severity), markup=False, timeout=8 if bad else 4)
+
+
+COPY_MAX_BYTES = 65_536
+"""Terminals drop longer OSC 52 sequences, some without a word."""
+
+
+def copy(console: TokpitApp, text: str, what: str) -> bool:
+    """Put `text`, secrets masked, on the terminal's clipboard (OSC 52); whether it was short enough for that."""
+    masked = mask_secrets(text)
+    if len(masked.encode()) > COPY_MAX_BYTES:
+        tell(console, f"{what} is longer than the 64 KiB that a terminal takes", bad=True)
+        return False
+    console.copy_to_clipboard(masked)
+    hidden = "; secrets are masked in it" if masked != text else ""
+    tell(console, f"copied {what} ({len(masked)} characters){hidden}")
+    return True

@@ -9,9 +9,10 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
+from tokpit.transport.base import quote
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.charts.panel import LIVE_CHARTS, ChartPanel
-from tokpit.ui.screens.base import PumpedScreen, tell
+from tokpit.ui.screens.base import PumpedScreen, copy, tell
 from tokpit.ui.text import Row, safe
 from tokpit.ui.view import View
 from tokpit.ui.widgets.flags import FlagsPanel
@@ -180,6 +181,25 @@ class Cockpit(PumpedScreen):
     def action_launch(self) -> None:
         """The launch screen for the selected host."""
         self.console.open_launch()
+
+    def action_relaunch(self) -> None:
+        """The relaunch screen for the selected server."""
+        self.console.open_relaunch()
+
+    def action_copy_line(self) -> None:
+        """The selected server's command line, to the terminal's clipboard."""
+        if self.view.server is None or not self.view.server.info.argv:
+            tell(self.console, "no command line is known: no server is selected, or its process could not be read")
+        else:
+            copy(self.console, quote(self.view.server.info.argv), "the command line")
+
+    def action_check(self) -> None:
+        """Check the selected server."""
+        self.console.open_check()
+
+    def action_diagnose(self) -> None:
+        """What is wrong with the selected server."""
+        self.console.open_diagnose()
 
     def action_sweep(self) -> None:
         """The sweep screen for the selected server."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Sequence
 
@@ -15,14 +14,17 @@ from tokpit.domain.run import Level, Run
 from tokpit.errors import TokpitError
 from tokpit.ui import figures
 from tokpit.ui.actions import bindings_for
-from tokpit.ui.screens.base import PumpedScreen, tell
-from tokpit.ui.text import Row, content, crop, fit, safe
+from tokpit.ui.compare import differences, level_pairs
+from tokpit.ui.screens.base import PumpedScreen, open_history, tell
+from tokpit.ui.text import Row, Span, content, crop, fit, safe
 from tokpit.ui.view import View, model_name
 from tokpit.ui.widgets.footer import Footer
-from tokpit.ui.widgets.operation import COLUMNS, LevelsChart, level_text
+from tokpit.ui.widgets.levels import COLUMNS, LevelsChart, hanging, level_text
 from tokpit.ui.widgets.panel import Panel
+from tokpit.ui.widgets.scrolled import ScrolledPanel
 
 LIMIT = 200
+PICKED = "◆"
 _STATUS = {"done": "good", "failed": "bad", "stopped": "warn", "running": "accent"}
 
 
@@ -64,6 +66,52 @@ class RunPanel(Panel):
         return rows
 
 
+class ComparePanel(ScrolledPanel):
+    """Two runs: per level both figures and their ratio, then every setting that differs."""
+
+    ages = False
+
+    def __init__(self) -> None:
+        super().__init__(id="compare")
+        self.pair: tuple[Run, Run] | None = None
+
+    def heading(self, width: int) -> tuple[Row, Row]:
+        """Which is which: the older one first."""
+        if self.pair is None:
+            return [("compare", "title")], []
+        before, after = self.pair
+        return [(safe(before.id), "dim"), (" → ", "dim"), (safe(after.id), "title")], self.place()
+
+    def all_rows(self, width: int) -> list[Row]:
+        """Levels, then settings."""
+        if self.pair is None:
+            return []
+        before, after = self.pair
+        rows: list[Row] = [[(f"{'C':>4} {'tok/s':>9} {'→':>2} {'tok/s':>8} {'ratio':>7}", "dim")]]
+        for pair in level_pairs(before, after):
+            ratio = pair.ratio
+            style = "dim" if ratio is None else "good" if ratio >= 1.02 else "bad" if ratio <= 0.98 else "fg"
+            figure = f"{figures.fixed(pair.before):>9} {'→':>2} {figures.fixed(pair.after):>8}"
+            said = figures.NA if ratio is None else f"×{ratio:.2f}"
+            row: list[Span] = [(f"{pair.concurrency:>4} {figure}", "fg"), (f" {said:>7}", style)]
+            if not pair.steady:
+                row.append(("  whole run", "dim"))
+            rows.append(row)
+        rows.append([])
+        changed = differences(before, after)
+        if not changed:
+            rows.append([("nothing else that was stored differs", "dim")])
+        for name, old, new in changed:
+            head: list[Span] = [(fit(safe(name), 18), "dim")]
+            if len(old) + len(new) + 24 <= width:
+                rows.append([*head, (safe(old), "bad"), (" → ", "dim"), (safe(new), "good")])
+            else:
+                rows.append(head)
+                rows += hanging("  - ", "bad", safe(old), "bad", width)
+                rows += hanging("  + ", "good", safe(new), "good", width)
+        return rows
+
+
 class HistoryScreen(PumpedScreen):
     """See the module docstring."""
 
@@ -77,12 +125,18 @@ class HistoryScreen(PumpedScreen):
     HistoryScreen.empty DataTable, HistoryScreen.empty Panel { display: none; }
     HistoryScreen.empty #none, HistoryScreen.empty Footer { display: block; }
     HistoryScreen.low LevelsChart { display: none; }
+    HistoryScreen ComparePanel { display: none; }
+    HistoryScreen.comparing ComparePanel { display: block; }
+    HistoryScreen.comparing RunPanel { display: none; }
     """
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self.runs: dict[str, Run] = {}
+        self.picked: list[str] = []
+        """Ids of at most two runs to compare, in the order in which they were picked."""
         self._levels: tuple[Level, ...] = ()
+        self._other: tuple[Run, ...] = ()
 
     def compose(self) -> ComposeResult:
         """Table, detail, chart."""
@@ -90,13 +144,15 @@ class HistoryScreen(PumpedScreen):
         yield Static(content("no run is stored yet: press s on a server to sweep it"), id="none")
         yield DataTable(cursor_type="row", zebra_stripes=False)
         yield RunPanel()
-        yield LevelsChart(self.view, lambda: self._levels)
+        yield ComparePanel()
+        yield LevelsChart(self.view, lambda: self._levels, earlier=lambda: self._other)
         yield Footer("history")
 
     def on_mount(self) -> None:
         """Read them."""
         super().on_mount()
         table: DataTable[object] = self.query_one(DataTable)
+        table.add_column(" ", key="pick", width=1)
         table.add_columns("started", "kind", "target", "model", "levels", "peak tok/s", "status", "run")
         table.focus()
         self.action_reload()
@@ -111,9 +167,7 @@ class HistoryScreen(PumpedScreen):
 
     async def _load(self) -> None:
         try:
-            history = self.view.session.history
-            history = history() if callable(history) else history
-            store = await history if inspect.isawaitable(history) else history
+            store = await open_history(self.view.session)
             found: Sequence[Run] = await store.runs(limit=LIMIT)
         except TokpitError as error:
             tell(self.console, error.message, hint=error.hint, bad=True)
@@ -123,12 +177,14 @@ class HistoryScreen(PumpedScreen):
     def fill(self, found: Sequence[Run]) -> None:
         """Show these runs."""
         self.runs = {run.id: run for run in found}
+        self.picked = [run_id for run_id in self.picked if run_id in self.runs]
         self.set_class(not found, "empty")
         table: DataTable[object] = self.query_one(DataTable)
         table.clear()
         for run in found:
             peak = max((level.output_tps for level in run.levels), default=None)
             cells = (
+                PICKED if run.id in self.picked else " ",
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_at)),
                 run.kind,
                 run.target,
@@ -149,11 +205,42 @@ class HistoryScreen(PumpedScreen):
             self._show(run)
 
     def _show(self, run: Run) -> None:
-        self._levels = run.levels
-        panel = self.query_one(RunPanel)
-        panel.run = run
-        panel.redraw()
-        self.query_one(LevelsChart).redraw()
+        pair = self.pair()
+        self.set_class(pair is not None, "comparing")
+        self._levels = pair[1].levels if pair else run.levels
+        self._other = (pair[0],) if pair else ()
+        panel, compare = self.query_one(RunPanel), self.query_one(ComparePanel)
+        panel.run, compare.pair = run, pair
+        for one in (panel, compare, self.query_one(LevelsChart)):
+            one.redraw()
+
+    def pair(self) -> tuple[Run, Run] | None:
+        """The two runs picked, the older one first."""
+        if len(self.picked) != 2:
+            return None
+        one, other = sorted((self.runs[run_id] for run_id in self.picked), key=lambda run: run.started_at)
+        return one, other
+
+    def action_pick(self) -> None:
+        """Pick the run under the cursor, or drop it; two picked ones are compared, a third replaces the first."""
+        table: DataTable[object] = self.query_one(DataTable)
+        if not self.runs or not table.is_valid_coordinate(table.cursor_coordinate):
+            return
+        run_id = str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value)
+        before = list(self.picked)
+        if run_id in self.picked:
+            self.picked.remove(run_id)
+        else:
+            self.picked = [*self.picked, run_id][-2:]
+        for one in {*before, *self.picked}:
+            table.update_cell(one, "pick", Text(PICKED if one in self.picked else " "))
+        if len(self.picked) == 1:
+            tell(self.console, "one run is picked: space on another compares them")
+        self._show(self.runs[run_id])
+
+    def action_measure(self) -> None:
+        """The chart's next measure."""
+        self.query_one(LevelsChart).next_measure()
 
     def action_leave(self) -> None:
         """Back."""

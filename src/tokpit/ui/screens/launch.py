@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 
 from textual import on
 from textual.app import ComposeResult
@@ -12,11 +13,12 @@ from textual.widgets import Input, Select, Static
 from tokpit.domain.records import Operation
 from tokpit.domain.settings import LaunchSpec
 from tokpit.domain.text import mask_secrets
+from tokpit.engines.registry import titles
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.forms import LAUNCH_FIELDS, first_values, preview
-from tokpit.ui.screens.base import PumpedScreen, tell
+from tokpit.ui.screens.base import PumpedScreen, copy, tell
 from tokpit.ui.text import content, safe
-from tokpit.ui.view import ENGINE_TITLES, View
+from tokpit.ui.view import View
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.header import Header
 from tokpit.ui.widgets.operation import StepsPanel
@@ -32,111 +34,60 @@ FORM_CSS = """
 .heading { text-style: bold; color: $primary; padding: 0 1; height: 1; margin-top: 1; }
 """
 
+START_CSS = (
+    FORM_CSS
+    + """
+{name} #preview-title { margin-top: 1; }
+{name} #preview { height: auto; max-height: 9; padding: 0 1; margin: 0 1; background: $surface; }
+{name} #preview.off { color: $warning; }
+{name} #steps { display: none; height: 1fr; }
+{name}.running .form, {name}.running .heading, {name}.running #preview,
+{name}.running .diff { display: none; }
+{name}.running #steps { display: block; }
+"""
+)
+"""For `{name}`, because a screen's rules are bound to its own class."""
 
-class LaunchScreen(PumpedScreen):
-    """See the module docstring. Leaving does not end a launch under way."""
 
-    BINDINGS = bindings_for("launch")
-    AUTO_FOCUS = "#field-model"
-    CSS = (
-        FORM_CSS
-        + """
-    LaunchScreen #preview-title { margin-top: 1; }
-    LaunchScreen #preview { height: auto; max-height: 9; padding: 0 1; margin: 0 1; background: $surface; }
-    LaunchScreen #preview.off { color: $warning; }
-    LaunchScreen #steps { display: none; height: 1fr; }
-    LaunchScreen.running .form, LaunchScreen.running .heading, LaunchScreen.running #preview { display: none; }
-    LaunchScreen.running #steps { display: block; }
-    """
-    )
+class StartForm(PumpedScreen):
+    """A form, what would be started as it stands, and the steps once it has been. Leaving ends no launch under way."""
+
+    FIELDS = LAUNCH_FIELDS
 
     def __init__(self, view: View, host: str) -> None:
         super().__init__(view)
         self.host = host
-        self.spec: LaunchSpec | None = None
         self.problem = ""
         self.operation_id = ""
-        running = view.server
-        self._engine = running.info.engine if running else "sglang"
-        host_spec = view.session.host_specs.get(host)
-        if running is None and host_spec is not None and host_spec.programs:
-            self._engine = next((e for e in host_spec.programs if e in ENGINE_TITLES), "sglang")
-        self._values = first_values(host_spec, self._engine)
-        if running is not None and running.info.model:
-            self._values["model"] = safe(running.info.model)
-
-    def compose(self) -> ComposeResult:
-        """Fields, the command line, the steps."""
-        yield Header(self.view)
-        yield Static(content(f"Launch on {self.host}"), classes="heading")
-        with VerticalScroll(classes="form", can_focus=False):
-            with Horizontal():
-                yield Static(content("engine"), classes="label")
-                choices = [(title, name) for name, title in ENGINE_TITLES.items()]
-                yield Select(choices, value=self._engine, allow_blank=False, id="engine", compact=True)
-            for name, label, hint in LAUNCH_FIELDS:
-                with Horizontal():
-                    yield Static(content(label), classes="label")
-                    yield Input(value=self._values.get(name, ""), placeholder=hint, id=f"field-{name}", compact=True)
-        yield Static(content("Command line"), classes="heading", id="preview-title")
-        yield Static(content(""), id="preview")
-        yield StepsPanel(self.view, self.operation)
-        yield Footer("launch")
-
-    def on_mount(self) -> None:
-        """Show the command line as the form stands."""
-        super().on_mount()
-        self.update_preview()
 
     def fields(self) -> dict[str, str]:
         """What the form holds."""
-        return {name: self.query_one(f"#field-{name}", Input).value for name, _, _ in LAUNCH_FIELDS}
+        return {name: self.query_one(f"#field-{name}", Input).value for name, _, _ in self.FIELDS}
 
     def operation(self) -> Operation | None:
         """The launch that this screen started."""
         return self.view.store.operations.get(self.operation_id)
 
-    @on(Input.Changed)
-    def update_preview(self) -> None:
-        """The command line as it stands, or what is off."""
-        engine = self.query_one("#engine", Select).value
-        self.spec, text = preview(self.host, str(engine), self.fields())
-        self.problem = "" if self.spec else text
-        shown = self.query_one("#preview", Static)
-        shown.set_class(self.spec is None, "off")
-        shown.update(content(mask_secrets(text)))
-        named = self.problem.partition(":")[0]
-        for name, label, _ in LAUNCH_FIELDS:
+    @property
+    def running(self) -> bool:
+        """Whether it is under way."""
+        operation = self.operation()
+        return operation is not None and operation.status == "running"
+
+    def inputs(self, values: Mapping[str, str]) -> ComposeResult:
+        """One labelled line a field."""
+        for name, label, hint in self.FIELDS:
+            with Horizontal():
+                yield Static(content(label), classes="label")
+                yield Input(value=values.get(name, ""), placeholder=hint, id=f"field-{name}", compact=True)
+
+    def show_problem(self, problem: str) -> None:
+        """Mark the field that a sentence names."""
+        self.problem = problem
+        named = problem.partition(":")[0]
+        for name, label, _ in self.FIELDS:
             field = self.query_one(f"#field-{name}", Input)
-            field.set_class(bool(self.problem) and label == named and bool(field.value), "off")
-
-    @on(Select.Changed, "#engine")
-    def _engine_changed(self, event: Select.Changed) -> None:
-        values = first_values(self.view.session.host_specs.get(self.host), str(event.value))
-        if str(event.value) != self._engine:
-            self._engine = str(event.value)
-            for name, value in values.items():
-                self.query_one(f"#field-{name}", Input).value = value
-        self.update_preview()
-
-    @on(Input.Submitted)
-    def _entered(self) -> None:
-        self.action_start_launch()
-
-    def action_start_launch(self) -> None:
-        """Through the gate, which asks; then the steps."""
-        running = self.operation()
-        if running is not None and running.status == "running":
-            return
-        self.update_preview()
-        if self.spec is None:
-            tell(self.console, self.problem, bad=True)
-            return
-        if f"server.launch {self.host}" in self.console.busy:
-            tell(self.console, "already under way: looking at the host, or waiting for your answer")
-            return
-        self.operation_id = f"launch-{secrets.token_hex(4)}"
-        self.console.start_command("server.launch", spec=self.spec, operation_id=self.operation_id)
+            field.set_class(bool(problem) and label == named and bool(field.value), "off")
 
     def before_pump(self) -> None:
         """Steps as soon as the launch has begun; the new server becomes the selected one."""
@@ -156,3 +107,87 @@ class LaunchScreen(PumpedScreen):
         if operation is not None and operation.status == "running":
             tell(self.console, "the launch goes on; its server is in the tree")
         self.app.pop_screen()
+
+
+class LaunchScreen(StartForm):
+    """A new server on a host."""
+
+    BINDINGS = bindings_for("launch")
+    AUTO_FOCUS = "#field-model"
+    CSS = START_CSS.replace("{name}", "LaunchScreen")
+
+    def __init__(self, view: View, host: str) -> None:
+        super().__init__(view, host)
+        self.spec: LaunchSpec | None = None
+        running = view.server
+        self._engine = running.info.engine if running else next(iter(titles()))
+        host_spec = view.session.host_specs.get(host)
+        if running is None and host_spec is not None and host_spec.programs:
+            self._engine = next((e for e in host_spec.programs if e in titles()), self._engine)
+        self._values = first_values(host_spec, self._engine)
+        if running is not None and running.info.model:
+            self._values["model"] = safe(running.info.model)
+
+    def compose(self) -> ComposeResult:
+        """Fields, the command line, the steps."""
+        yield Header(self.view)
+        yield Static(content(f"Launch on {self.host}"), classes="heading")
+        with VerticalScroll(classes="form", can_focus=False):
+            with Horizontal():
+                yield Static(content("engine"), classes="label")
+                choices = [(title, name) for name, title in titles().items()]
+                yield Select(choices, value=self._engine, allow_blank=False, id="engine", compact=True)
+            yield from self.inputs(self._values)
+        yield Static(content("Command line"), classes="heading", id="preview-title")
+        yield Static(content(""), id="preview")
+        yield StepsPanel(self.view, self.operation)
+        yield Footer("launch")
+
+    def on_mount(self) -> None:
+        """Show the command line as the form stands."""
+        super().on_mount()
+        self.update_preview()
+
+    @on(Input.Changed)
+    def update_preview(self) -> None:
+        """The command line as it stands, or what is off."""
+        engine = self.query_one("#engine", Select).value
+        self.spec, text = preview(self.host, str(engine), self.fields())
+        shown = self.query_one("#preview", Static)
+        shown.set_class(self.spec is None, "off")
+        shown.update(content(mask_secrets(text)))
+        self.show_problem("" if self.spec else text)
+
+    @on(Select.Changed, "#engine")
+    def _engine_changed(self, event: Select.Changed) -> None:
+        values = first_values(self.view.session.host_specs.get(self.host), str(event.value))
+        if str(event.value) != self._engine:
+            self._engine = str(event.value)
+            for name, value in values.items():
+                self.query_one(f"#field-{name}", Input).value = value
+        self.update_preview()
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        self.action_start_launch()
+
+    def action_start_launch(self) -> None:
+        """Through the gate, which asks; then the steps."""
+        if self.running:
+            return
+        self.update_preview()
+        if self.spec is None:
+            tell(self.console, self.problem, bad=True)
+            return
+        if f"server.launch {self.host}" in self.console.busy:
+            tell(self.console, "already under way: looking at the host, or waiting for your answer")
+            return
+        self.operation_id = f"launch-{secrets.token_hex(4)}"
+        self.console.start_command("server.launch", spec=self.spec, operation_id=self.operation_id)
+
+    def action_copy_line(self) -> None:
+        """The command line as it stands, to the terminal's clipboard."""
+        if self.spec is None:
+            tell(self.console, self.problem, bad=True)
+        else:
+            copy(self.console, preview(self.host, self.spec.engine, self.fields())[1], "the command line")

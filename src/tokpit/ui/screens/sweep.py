@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 
 from textual import on
 from textual.app import ComposeResult
@@ -10,17 +11,19 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input, Static
 
 from tokpit.domain.records import Operation
-from tokpit.errors import UsageError
+from tokpit.domain.run import Level, Run
+from tokpit.errors import TokpitError, UsageError
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.charts.panel import LIVE_CHARTS, ChartPanel
 from tokpit.ui.forms import SWEEP_FIELDS, sweep_plan
-from tokpit.ui.screens.base import PumpedScreen, tell
+from tokpit.ui.levels import EARLIER_STYLES, findings_of, same_subject
+from tokpit.ui.screens.base import PumpedScreen, open_history, tell
 from tokpit.ui.screens.launch import FORM_CSS
 from tokpit.ui.text import content
 from tokpit.ui.view import View, model_name
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.header import Header
-from tokpit.ui.widgets.operation import LevelsChart, LevelsPanel
+from tokpit.ui.widgets.levels import LevelsChart, LevelsPanel, NotesPanel
 
 
 class SweepScreen(PumpedScreen):
@@ -33,6 +36,7 @@ class SweepScreen(PumpedScreen):
         + """
     SweepScreen LevelsPanel { height: 12; }
     SweepScreen LevelsChart { height: 1fr; min-height: 5; }
+    SweepScreen NotesPanel { display: none; }
     SweepScreen #live { height: 9; display: none; }
     SweepScreen.started.tall #live { display: block; }
     SweepScreen.started .form, SweepScreen.started .heading { display: none; }
@@ -43,6 +47,9 @@ class SweepScreen(PumpedScreen):
         super().__init__(view)
         self.server_id = server_id
         self.operation_id = ""
+        self.earlier: tuple[Run, ...] = ()
+        """The newest earlier sweeps of the same model on the same host, newest first."""
+        self._explained = False
 
     def compose(self) -> ComposeResult:
         """Fields, table, chart."""
@@ -58,8 +65,43 @@ class SweepScreen(PumpedScreen):
         with Horizontal(id="live"):
             for spec in LIVE_CHARTS[:2]:
                 yield ChartPanel(self.view, spec)
-        yield LevelsChart(self.view, lambda: op.levels if (op := self.operation()) else ())
+        yield NotesPanel(self.view, self.levels)
+        yield LevelsChart(self.view, self.levels, earlier=lambda: self.earlier)
         yield Footer("sweep")
+
+    def on_mount(self) -> None:
+        """Look for earlier runs to compare with."""
+        super().on_mount()
+        self.run_worker(self._find_earlier(), exit_on_error=False)
+
+    async def _find_earlier(self) -> None:
+        info = self.view.store.servers[self.server_id].info
+        models = frozenset(name for name in (info.served_name, info.model, model_name(info.model)) if name)
+        try:
+            store = await open_history(self.view.session)
+            found: Sequence[Run] = await store.runs(limit=100)
+        except TokpitError as error:
+            tell(self.console, error.message, hint=error.hint, bad=True)
+            return
+        fitting = [run for run in found if same_subject(run, host=info.host, label=info.label, models=models)]
+        self.earlier = tuple(fitting[: len(EARLIER_STYLES)])
+        self.query_one(LevelsChart).redraw()
+
+    async def _explain(self, run_id: str) -> None:
+        try:
+            store = await open_history(self.view.session)
+            run: Run = await store.run(run_id)
+        except TokpitError as error:
+            tell(self.console, error.message, hint=error.hint, bad=True)
+            return
+        notes = self.query_one(NotesPanel)
+        notes.findings = findings_of(run)
+        notes.redraw()
+
+    def levels(self) -> Sequence[Level]:
+        """The levels measured so far."""
+        operation = self.operation()
+        return operation.levels if operation is not None else ()
 
     def on_resize(self) -> None:
         """The table keeps what it needs, the chart takes the rest."""
@@ -92,6 +134,8 @@ class SweepScreen(PumpedScreen):
         if f"sweep.start {self.server_id}" in self.console.busy:
             tell(self.console, "a sweep of this server is under way already")
             return
+        self._explained = False
+        self.query_one(NotesPanel).findings = ()
         self.operation_id = f"sweep-{secrets.token_hex(4)}"
         self.console.start_command("sweep.start", target=self.server_id, operation_id=self.operation_id, **plan)
 
@@ -100,13 +144,27 @@ class SweepScreen(PumpedScreen):
         self.set_class(self.operation() is not None, "started")
         if self.operation() is not None and isinstance(self.focused, Input):
             self.set_focus(None)
+        operation = self.operation()
+        ended = operation is not None and operation.status != "running"
+        if ended and not self._explained and operation is not None and (run := operation.result.get("run")):
+            self._explained = True
+            self.run_worker(self._explain(run), exit_on_error=False)
         self._fold()
 
     def _fold(self) -> None:
         self.set_class(self.size.height >= 36, "tall")
         panel = self.query_one(LevelsPanel)
+        height = self.size.height - 3
         rows = len(panel.body(max(20, self.size.width - 4), 1000)) + 2
-        panel.styles.height = max(5, min(rows, max(6, (self.size.height - 3) * 3 // 5)))
+        panel.styles.height = max(5, min(rows, max(6, height * 3 // 5)))
+        notes = self.query_one(NotesPanel)
+        wanted = len(notes.all_rows(max(20, self.size.width - 4)))
+        notes.display = wanted > 0
+        notes.styles.height = max(4, min(wanted + 2, height // 3))
+
+    def action_measure(self) -> None:
+        """The chart's next measure."""
+        self.query_one(LevelsChart).next_measure()
 
     def action_stop_or_leave(self) -> None:
         """Stop at once and keep what was measured; once nothing runs, back."""

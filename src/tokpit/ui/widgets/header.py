@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tokpit.domain.records import LinkRecord, LinkState
+from tokpit.store.live import ServerState
 from tokpit.ui import figures
 from tokpit.ui.text import Row, Span, safe, two_sided
-from tokpit.ui.view import View, engine_title, model_name, phase_of, simulated_label
+from tokpit.ui.view import View, engine_title, model_name, phase_of, simulated_label, steps_per_s
 from tokpit.ui.widgets.panel import Panel
 
 LINKS: dict[LinkState, tuple[str, str, str]] = {
@@ -111,9 +112,26 @@ class Header(Panel):
             left.append((f" {safe(server.phase.detail)}", "dim"))
         if server.info.started_at is not None:
             left += [("  up ", "dim"), (figures.duration(view.now() - server.info.started_at), "fg")]
+        left += self._findings(server.info.id) + self._roofline(server)
         for label, value in self._facts():
             left += [(f"  {label} ", "dim"), (value, "fg")]
         return two_sided(left, [], width)
+
+    def _findings(self, server_id: str) -> list[Span]:
+        diagnosed = self.view.diagnosed.get(server_id)
+        if diagnosed is None:
+            return []
+        grave = [f for f in diagnosed.findings if f.severity != "info"]
+        worst = "bad" if any(f.severity == "error" for f in grave) else "warn" if grave else "good"
+        return [("  findings ", "dim"), (str(len(grave)), worst)]
+
+    def _roofline(self, server: ServerState) -> list[Span]:
+        diagnosed = self.view.diagnosed.get(server.info.id)
+        steps = steps_per_s(self.view, server)
+        if diagnosed is None or diagnosed.steps_per_s is None or steps is None:
+            return []
+        share = figures.percent(steps / diagnosed.steps_per_s)
+        return [("  steps ", "dim"), (f"{steps:.1f}/s", "fg"), (f" {share} of ceiling", "dim")]
 
     def _cap(self) -> object:
         server = self.view.server

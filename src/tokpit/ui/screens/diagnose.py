@@ -1,0 +1,200 @@
+"""Diagnose: what the rules say of a server, ranked; evidence and arithmetic open in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from textual.app import ComposeResult
+
+from tokpit.domain.finding import Finding
+from tokpit.domain.server import ServerInfo
+from tokpit.errors import TokpitError
+from tokpit.ui.actions import bindings_for
+from tokpit.ui.levels import same_subject
+from tokpit.ui.screens.base import PumpedScreen, copy, open_history, tell
+from tokpit.ui.text import Row, Span, safe, wrap
+from tokpit.ui.view import Diagnosed, View, model_name
+from tokpit.ui.widgets.footer import Footer
+from tokpit.ui.widgets.header import Header
+from tokpit.ui.widgets.levels import hanging
+from tokpit.ui.widgets.scrolled import ScrolledPanel
+
+_SIGNS = {"error": ("✗ ", "bad"), "warning": ("! ", "warn"), "info": ("· ", "dim")}
+
+
+class FindingsPanel(ScrolledPanel):
+    """Findings with a cursor; those that are open show what they rest on."""
+
+    ages = False
+
+    def __init__(self) -> None:
+        super().__init__(id="findings")
+        self.findings: tuple[Finding, ...] | None = None
+        self.notes: tuple[str, ...] = ()
+        self.problem = ""
+        self.cursor = 0
+        self.opened: set[int] = set()
+        self._starts: list[int] = []
+
+    def heading(self, width: int) -> tuple[Row, Row]:
+        """How many of which kind."""
+        if self.findings is None:
+            return [("findings", "title")], []
+        counts = [(name, sum(f.severity == name for f in self.findings)) for name in ("error", "warning", "info")]
+        right: list[Span] = []
+        for name, count in counts:
+            if count:
+                plural = "s" if count > 1 and name != "info" else ""
+                right += [("  " if right else "", "fg"), (f"{count} {name}{plural}", _SIGNS[name][1])]
+        return [("findings", "title")], right
+
+    def all_rows(self, width: int) -> list[Row]:
+        """Every finding, the open ones with what is behind them."""
+        if self.problem:
+            return hanging("✗ ", "bad", safe(self.problem), "bad", width)
+        if self.findings is None:
+            return [[("reading log, settings, GPUs and memory of the host …", "dim")]]
+        rows: list[Row] = []
+        self._starts = []
+        if not self.findings:
+            rows.append([("● ", "good"), ("no rule found anything wrong", "fg")])
+        for n, finding in enumerate(self.findings):
+            self._starts.append(len(rows))
+            rows += self._finding(n, finding, width)
+        for note in self.notes:
+            rows += hanging("  ", "fg", safe(note), "dim", width)
+        return rows
+
+    def _finding(self, n: int, finding: Finding, width: int) -> list[Row]:
+        here = n == self.cursor
+        sign, style = _SIGNS.get(finding.severity, _SIGNS["info"])
+        lines = wrap(safe(finding.claim), width - 4)
+        rows: list[Row] = [
+            [("▸ " if here and k == 0 else "  ", "accent"), (sign if k == 0 else "  ", style),
+             (line, "cursor" if here else "bold" if finding.severity != "info" else "fg")]
+            for k, line in enumerate(lines)
+        ]  # fmt: skip
+        if n in self.opened:
+            for part in finding.arithmetic.split("\n") if finding.arithmetic else ():
+                rows += hanging("      ", "fg", safe(part), "accent", width)
+            for line in finding.evidence:
+                rows += hanging("      │ ", "dim", safe(line), "fg", width)
+            sure = f"{finding.code} · {finding.confidence}"
+            rows.append([("      ", "fg"), (safe(sure), "dim")])
+        if finding.next_action and (n in self.opened or here):
+            rows += hanging("    → ", "accent", safe(finding.next_action), "fg", width)
+        return rows
+
+    def action_scroll(self, step: int) -> None:
+        """The cursor moves from finding to finding and stays in view."""
+        if not self.findings:
+            return
+        self.cursor = max(0, min(len(self.findings) - 1, self.cursor + step))
+        width, height = self.inner_size()
+        rows = self.all_rows(width)
+        start = self._starts[self.cursor]
+        end = self._starts[self.cursor + 1] if self.cursor + 1 < len(self._starts) else len(rows)
+        self.top = start if start < self.top or end - start > height else max(self.top, end - height)
+        self.redraw()
+
+    def toggle(self) -> None:
+        """Open or close the finding under the cursor."""
+        self.opened ^= {self.cursor}
+        self.action_scroll(0)
+
+
+class DiagnoseScreen(PumpedScreen):
+    """See the module docstring."""
+
+    BINDINGS = bindings_for("diagnose")
+    AUTO_FOCUS = "#findings"
+
+    def __init__(self, view: View, info: ServerInfo) -> None:
+        super().__init__(view)
+        self.info = info
+
+    def compose(self) -> ComposeResult:
+        """Header, findings, keys."""
+        yield Header(self.view)
+        yield FindingsPanel()
+        yield Footer("diagnose")
+
+    def on_mount(self) -> None:
+        """Look at once."""
+        super().on_mount()
+        self.action_again()
+
+    def action_again(self) -> None:
+        """Look (again)."""
+        panel = self.query_one(FindingsPanel)
+        panel.findings, panel.problem = None, ""
+        panel.redraw()
+        self.run_worker(self._look(), exclusive=True, exit_on_error=False)
+
+    async def _look(self) -> None:
+        from tokpit.ops.diagnose import Sources, diagnose_all
+
+        panel = self.query_one(FindingsPanel)
+        try:
+            runs = await self._newest_sweep()
+            found = await diagnose_all(self.view.session, Sources(target=self.info.id, runs=runs))  # type: ignore[arg-type]  # the console's session is one of ops
+        except TokpitError as error:
+            panel.problem = error.message + (f" ({error.hint})" if error.hint else "")
+            panel.redraw()
+            return
+        self.fill(found.findings, found.notes, found.facts)
+
+    async def _newest_sweep(self) -> tuple[str, ...]:
+        """The newest sweep of this very process, whose curve says more than the log alone."""
+        info = self.info
+        models = frozenset(name for name in (info.served_name, info.model, model_name(info.model)) if name)
+        store = await open_history(self.view.session)
+        for run in await store.runs(limit=50):
+            fits = same_subject(run, host=info.host, label=info.label, models=models)
+            if fits and run.context.get("pid") == info.pid:
+                return (run.id,)
+        return ()
+
+    def fill(self, findings: Sequence[Finding], notes: Sequence[str] = (), facts: Any = None) -> None:
+        """Show these findings, and keep them for the cockpit's header."""
+        from tokpit.insight.roofline import roofline
+
+        panel = self.query_one(FindingsPanel)
+        panel.findings, panel.notes, panel.problem = tuple(findings), tuple(notes), ""
+        panel.cursor, panel.top, panel.opened = 0, 0, set()
+        roof = roofline(facts) if facts is not None else None
+        self.view.diagnosed[self.info.id] = Diagnosed(
+            self.view.now(),
+            tuple(findings),
+            roof.steps_per_s if roof is not None else None,
+            roof.words() if roof is not None else "",
+        )
+        self.redraw_all()
+
+    def action_open(self) -> None:
+        """Show or hide what the finding rests on."""
+        self.query_one(FindingsPanel).toggle()
+
+    def action_copy_finding(self) -> None:
+        """The finding under the cursor with everything, to the terminal's clipboard."""
+        panel = self.query_one(FindingsPanel)
+        if not panel.findings:
+            tell(self.console, "there is no finding to copy")
+            return
+        copy(self.console, finding_text(panel.findings[panel.cursor], self.info.label), "the finding")
+
+    def action_leave(self) -> None:
+        """Back."""
+        self.app.pop_screen()
+
+
+def finding_text(finding: Finding, label: str) -> str:
+    """A finding as plain lines, for a ticket or a message."""
+    lines = [f"{label}: {finding.claim}", f"[{finding.code}, {finding.severity}, {finding.confidence}]"]
+    if finding.arithmetic:
+        lines.append(finding.arithmetic)
+    lines += [f"  {line}" for line in finding.evidence]
+    if finding.next_action:
+        lines.append(f"next: {finding.next_action}")
+    return "\n".join(lines)

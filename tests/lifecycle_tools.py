@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 import stat
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 # Roles: `serve` listens, starts an engine core with a title of its own, and answers as the API does.
@@ -100,3 +102,24 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return stat_line.rpartition(")")[2].split()[0] not in "ZX"
+
+
+async def serve(
+    engine_dir: Path, port: int, *flags: str, shell: str = "", starter: Sequence[str] = (), **env: str
+) -> subprocess.Popen[bytes]:
+    """Start the stand-in engine as somebody else would, and wait until it listens."""
+    command = [f"{engine_dir}/bin/python", f"{engine_dir}/bin/vllm", "serve", "tiny", "--port", str(port), *flags]
+    argv = ["sh", "-c", shell.format(command=" ".join(command))] if shell else list(starter) or command
+    log = (engine_dir / f"{port}.log").open("ab")
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **env}
+    )
+    log.close()
+    for _ in range(400):
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            return process
+        except OSError:
+            await asyncio.sleep(0.02)
+    raise AssertionError("the stand-in engine does not listen")

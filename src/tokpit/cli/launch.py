@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("host")
 @click.argument("engine")
 @setting_options
-@click.option("--program", help="Command that starts the engine, e.g. '/opt/venv/bin/python -m sglang.launch_server'.")
+@click.option("--program", help="Command that starts the engine, e.g. '/opt/venv/bin/python -m MODULE'.")
 @click.option("--env-dir", help="Environment folder (venv, conda) on the host that holds the engine.")
 @click.option("-e", "--env", "env", multiple=True, metavar="NAME=VALUE", help="Environment variable; repeatable.")
 @click.option("--log", "log_path", help="Log file on the host.")

@@ -78,7 +78,9 @@ async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
         ]
         table(("SERVER", "ENGINE", "VERSION", "MODEL", "PID", "USER", "UP", "LOG"), rows, right=frozenset({4}))
     elif not errors and not orphans:
-        click.echo(f"no SGLang, vLLM or llama.cpp server runs on {', '.join(names)}", err=True)
+        from tokpit.engines.registry import listed
+
+        click.echo(f"no {listed()} server runs on {', '.join(names)}", err=True)
     if orphans and not as_json:
         click.echo(f"{len(orphans)} orphan workers, whose server is gone; they may hold GPU memory:")
         lost = [

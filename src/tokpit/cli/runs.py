@@ -47,7 +47,7 @@ async def _runs(session: Session, run_id: str | None, limit: int, as_json: bool)
                 run.target,
                 run.model,
                 len(run.levels),
-                f"{max((level.output_tps for level in run.levels), default=0):.1f}",
+                f"{max(level.output_tps for level in run.levels):.1f}" if run.levels else None,
                 run.status,
             )
             for run in found

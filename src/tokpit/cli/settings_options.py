@@ -26,7 +26,12 @@ _OPTIONS: tuple[tuple[str, str, type, str], ...] = (  # option, canonical settin
     ("--mtp-steps", "spec_steps", int, "Draft steps of the model's own MTP head; 0 switches speculation off."),
     ("--spec-method", "spec_method", str, "Speculation method: mtp, eagle, eagle3, ngram, draft, dflash."),
     ("--draft-model", "draft_model", str, "Draft model path or name."),
-    ("--hicache-gb", "hicache_gb", float, "Host-memory cache in GB (SGLang: per rank; vLLM: KV offload)."),
+    (
+        "--hicache-gb",
+        "hicache_gb",
+        float,
+        "Host-memory cache in GB (per rank, or KV offload in total: as the engine counts).",
+    ),
     ("--state-slots", "state_slots", int, "Recurrent-state (mamba) slots."),
     ("--mamba-strategy", "mamba_strategy", str, "Recurrent-state strategy: auto, no_buffer, extra_buffer."),
     ("--reasoning-parser", "reasoning_parser", str, "Reasoning parser."),

@@ -18,7 +18,7 @@ from tokpit.probes import processes as probe
 from tokpit.probes.processes import Process, ProcessTable
 from tokpit.transport.base import Host, quote
 
-WORDS: tuple[str, ...] = (*registry.names(), "llama")
+WORDS: tuple[str, ...] = tuple(word for engine in registry.engines() for word in engine.process_words)
 """What the command line of a server or a worker contains, in any case."""
 
 # Adopters of orphans: init itself, the user's service manager, and the small inits of containers.

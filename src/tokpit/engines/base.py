@@ -105,6 +105,12 @@ class Engine(Protocol):
     title: str
     http: HttpFacts
     milestones: Sequence[Milestone]
+    packages: Sequence[str]
+    """Python packages that hold it; empty for a program of its own."""
+    process_words: Sequence[str]
+    """What the command line of its server or of a worker contains, in any case: one of these."""
+    env_prefixes: Sequence[str]
+    """How the environment variables that change its ways begin."""
 
     def recognise(self, argv: Sequence[str]) -> Recognised | None:
         """Whether this command line is the engine's main process; None for its workers and for everything else."""

@@ -28,6 +28,22 @@ def engine(name: str) -> Engine:
     return cast(Engine, import_module(_MODULES[name]).ENGINE)
 
 
+def engines() -> tuple[Engine, ...]:
+    """All registered engines, in the order in which they are tried."""
+    return tuple(map(engine, _MODULES))
+
+
+def titles() -> dict[str, str]:
+    """Title by registered name."""
+    return {known.name: known.title for known in engines()}
+
+
+def listed(word: str = "or") -> str:
+    """The titles in a sentence: `A, B or C`."""
+    *first, last = titles().values()
+    return f"{', '.join(first)} {word} {last}" if first else last
+
+
 def recognise(argv: Sequence[str]) -> Recognised | None:
     """The engine whose main process this command line is, if any."""
     for name in _MODULES:

@@ -32,6 +32,8 @@ _NOTES = (
     ("jit", ("jit compilation during inference", "jit compil", "autotuning during inference")),
     ("block_size", ("setting attention block size to",)),
     ("backend", ("attention backend not specified", "attention backend:", "using flashinfer backend")),
+    ("offload", ("offloaded ",)),
+    ("on_cpu", ("falling back to cpu", "auto-configed device: cpu", "no usable gpu found")),
     ("cache_hit", ("cache_fetch] hit", "cached=")),
     ("weights_unused", ("weights not loaded", "not initialized from", "unused weights", "were not used when")),
 )
@@ -64,6 +66,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: float | None = None
     pending: float | None = None
     hit_rate: float | None = None
+    preempted: float | None = None
     probe: bool = False
 
     @property
@@ -73,7 +76,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """A time without any line while requests were running."""
+    """A time without any line while requests were running, after which they went on running.
+
+    A server prints nothing when it is idle either, and its last line before that counts requests that ended since;
+    so the first statistics line afterwards has to tell that they were still there.
+    """
 
     seconds: float
     after_line: int
@@ -87,6 +94,8 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
     engine: str | None = None
     rows: tuple[Row, ...] = ()
     facts: Facts = Facts()
+    settings: dict[str, str] = {}
+    """Arguments that the server echoed at its last start."""
     notes: dict[str, tuple[tuple[int, str], ...]] = {}
     """Lines worth a rule, by topic: (line number, text)."""
     kinds: dict[str, int] = {}
@@ -100,6 +109,8 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True):
     """Line numbers of failed health checks."""
     silences: tuple[Silence, ...] = ()
     lines: int = 0
+    start_line: int = 0
+    """Where the last start in this log begins."""
 
     def of(self, *kinds: str) -> tuple[Row, ...]:
         """Rows of these kinds, probes left out."""
@@ -118,15 +129,16 @@ class Reader:
         self._name, self._engine = name, engine
         self._rows: deque[Row] = deque(maxlen=KEPT_ROWS)
         self._facts: dict[str, object] = {}
-        self._host_pools: dict[str, float] = {}
+        self._host_pools: dict[tuple[str, str], float] = {}
         self._notes: dict[str, list[tuple[int, str]]] = {}
         self._kinds: Counter[str] = Counter()
         self._retractions: deque[tuple[int, float | None, float]] = deque(maxlen=KEPT_ROWS)
-        self._completed = self._health_ok = self._lines = 0
+        self._completed = self._health_ok = self._lines = self._start_line = 0
         self._health_failed: list[int] = []
         self._silences: list[Silence] = []
         self._last_t: float | None = None
         self._last_busy: Row | None = None
+        self._quiet: Silence | None = None
 
     def take(self, record: LogRecord, t: float | None = None, sample: Mapping[str, float] | None = None) -> None:
         """One record; `t` in seconds where its stamp could be read, `sample` what its grammar made of it."""
@@ -139,6 +151,7 @@ class Reader:
         if kind is not None:
             row = _row(record, kind, t, sample or {})
             self._rows.append(row)
+            self._resume(row)
             if row.running is not None and kind != PREFILL:
                 self._last_busy = row
         elif record.kind == "failure.retract":
@@ -149,6 +162,9 @@ class Reader:
             self._access(record)
         elif record.kind.startswith("milestone."):
             self._learn(record)
+            if record.kind in ("milestone.args", "milestone.limits", "milestone.version"):
+                self._start_line = record.line
+            self._last_busy = self._quiet = None  # a start: what ran before has ended
         else:
             self._note(record)
 
@@ -156,7 +172,8 @@ class Reader:
         """What was read."""
         if self._host_pools:
             self._facts["hicache_total_gb"] = round(sum(self._host_pools.values()), 2)
-            self._facts["hicache_pools"] = len(self._host_pools)
+            self._facts["hicache_pools"] = len({kind for kind, _ in self._host_pools})
+            self._facts["hicache_ranks"] = len({rank for _, rank in self._host_pools})
         return Digest(
             name=self._name,
             engine=self._engine,
@@ -170,6 +187,7 @@ class Reader:
             health_failed=tuple(self._health_failed),
             silences=tuple(self._silences),
             lines=self._lines,
+            start_line=self._start_line,
         )
 
     def _silence(self, record: LogRecord, t: float | None) -> None:
@@ -179,9 +197,14 @@ class Reader:
         self._last_t = t if last is None else max(last, t)
         if last is None or t - last <= 60 or busy is None or not busy.running:
             return
-        self._silences = sorted(
-            [*self._silences, Silence(t - last, record.line - 1, busy.running)], key=lambda s: -s.seconds
-        )[:_GAP_ROWS]
+        self._quiet = Silence(t - last, record.line - 1, busy.running)
+
+    def _resume(self, row: Row) -> None:
+        """The first statistics line after a silence tells whether requests were running all the time."""
+        quiet, self._quiet = self._quiet, None
+        if quiet is not None and row.running and not row.probe:
+            found = sorted([*self._silences, quiet], key=lambda silence: -silence.seconds)
+            self._silences = found[:_GAP_ROWS]
 
     def _access(self, record: LogRecord) -> None:
         path, ok = str(record.fields.get("path", "")), record.fields.get("status") == 200
@@ -199,7 +222,8 @@ class Reader:
             host_gb = _number(record.fields, "host_gb")
             rank = record.fields.get("tp_rank", 0)
             if host_gb is not None:
-                self._host_pools[f"{record.kind} {rank} {record.fields.get('pool_label', '')}"] = host_gb
+                label = str(record.fields.get("pool_label", ""))
+                self._host_pools[f"{record.kind} {label}", str(rank)] = host_gb
         if record.kind == "milestone.mamba_cap":
             self._facts["hybrid"] = True
 
@@ -220,6 +244,8 @@ _LEARNED = {
     "max_total_num_tokens": "kv_tokens",
     "kv_tokens": "kv_tokens",
     "context_len": "context_len",
+    "n_slots": "max_running_requests",
+    "n_slots_old": "max_running_requests",
     "max_model_len": "context_len",
     "engine_version": "engine_version",
 }
@@ -258,13 +284,14 @@ def _row(record: LogRecord, kind: str, t: float | None, sample: Mapping[str, flo
         cached_tokens=_number(f, "cached_tokens"),
         pending=_number(f, "pending_tokens"),
         hit_rate=_number(f, "prefix_hit_rate"),
+        preempted=_number(f, "preemptions"),
         probe=f.get("probe") is True,
     )
 
 
 def _number(fields: Mapping[str, Value], name: str) -> float | None:
     value = fields.get(name)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    return float(value) if type(value) is float or type(value) is int else None
 
 
 def _first(fields: Mapping[str, Value], *names: str) -> float | None:

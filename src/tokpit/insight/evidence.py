@@ -20,6 +20,15 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
 
 
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """A deployment as its log or a stored run tells it: settings by name, and what one stream made there."""
+
+    name: str
+    settings: dict[str, str] = {}
+    single_tps: float | None = None
+    accept_len: float | None = None
+
+
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """What is known. Empty or None: not looked at."""
 
@@ -32,6 +41,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Further sweeps to compare with, by name."""
     logs: tuple[Digest, ...] = ()
     trials: tuple[Trial, ...] = ()
+    setups: tuple[Setup, ...] = ()
+    """Deployments from the oldest to the one that runs now."""
     gpus: tuple[GpuSample, ...] = ()
     problems: tuple[Problem, ...] = ()
     verdicts: tuple[Verdict, ...] = ()

@@ -39,6 +39,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     context_len: int | None = None
     block_size: int | None = None
     graph_max_batch: int | None = None
+    graph_off: bool | None = None
+    """Graphs were switched off by a flag."""
     prefix_cache: bool | None = None
     # workload
     input_tokens: float | None = None
@@ -77,6 +79,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hicache_total_gb: float | None = None
     """Host memory that the host cache takes in all, computed by whoever knows the engine."""
     hicache_pools: int | None = None
+    hicache_ranks: int | None = None
     hicache_reserve_gb: float | None = None
     swap_used_gb: float | None = None
     swap_in_mbps: float | None = None
@@ -159,7 +162,8 @@ _ALIASES = {
     "weight_gb": "weights_gb", "model_gb": "weights_gb", "active_weights_gb": "active_gb",
     "gpu_name": "gpu", "gpu_count": "gpus", "num_gpus": "gpus", "tp_size": "tp", "tensor_parallel_size": "tp",
     "memory_bandwidth_gbps": "bandwidth_gbps", "bandwidth_gb_s": "bandwidth_gbps", "mem_bandwidth": "bandwidth_gbps",
-    "dp_size": "dp", "version": "engine_version",
+    "dp_size": "dp", "data_parallel_size": "dp", "enable_dp_attention": "dp_attention",
+    "enable_prefix_caching": "prefix_cache", "version": "engine_version",
     "hicache_size": "hicache_gb", "hicache_size_gb": "hicache_gb", "available_gb": "mem_available_gb",
     "mem_available": "mem_available_gb", "memory_available_gb": "mem_available_gb", "host_mem_gb": "mem_available_gb",
     "ram_available_gb": "mem_available_gb", "cgroup_gb": "cgroup_limit_gb",
@@ -226,6 +230,8 @@ def _number(field: str, text: str) -> float:
     match = _NUMBER.match(text)
     if match is None:
         raise ValueError(f"{field} is a number, not {text!r}")
+    if match[1].startswith("-"):
+        raise ValueError(f"{field} cannot be negative: {text!r}")
     value, unit = float(match[1].replace(",", "")), match[2].lower()
     if field.endswith("_gb"):
         return value * _BYTES.get(unit, 1.0)

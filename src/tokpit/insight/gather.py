@@ -10,8 +10,8 @@ import msgspec
 from tokpit.domain.records import GpuSample, Problem
 from tokpit.domain.verdict import RuleAnswer, Verdict
 from tokpit.insight.curve import Curve, read_curve
-from tokpit.insight.digest import SPEC, Digest, Row
-from tokpit.insight.evidence import Evidence, Trial
+from tokpit.insight.digest import SPEC, STATS, Digest, Row
+from tokpit.insight.evidence import Evidence, Setup, Trial
 from tokpit.insight.facts import Facts, merged
 from tokpit.insight.points import Point
 from tokpit.insight.slots import pool_sizes
@@ -27,6 +27,7 @@ def gather(
     problems: Sequence[Problem] = (),
     verdicts: Sequence[Verdict] = (),
     answers: Sequence[RuleAnswer] = (),
+    setups: Sequence[Setup] = (),
     slot_choices: tuple[float, ...] | None = None,
 ) -> Evidence:
     """One record of everything. Facts given go before facts read, but the cap that a log states is the true one."""
@@ -60,6 +61,7 @@ def gather(
         problems=tuple(problems),
         verdicts=tuple(verdicts),
         answers=tuple(answers),
+        setups=(*setups, *(_setup(log) for log in logs if log.settings)),
         api_cap=api_cap,
     )
 
@@ -73,6 +75,18 @@ def single_stream(log: Digest) -> tuple[float, float | None, float | None, tuple
     length = median(r.accept_len or 1.0 for r in spoken) if spoken else None
     rates = [r.accept_rate for r in spoken if r.accept_rate is not None]
     return median(r.gen_tps or 0.0 for r in rows), length, median(rates) if rates else None, _lines(rows)
+
+
+def _setup(log: Digest) -> Setup:
+    """A log as a deployment."""
+    stream = single_stream(log)
+    settings = dict(log.settings)
+    if log.engine is not None:
+        settings.setdefault("engine", log.engine)
+    if log.facts.engine_version is not None:
+        settings.setdefault("version", log.facts.engine_version)
+    rate, length = (stream[0], stream[1]) if stream is not None else (None, None)
+    return Setup(name=log.name, settings=settings, single_tps=rate, accept_len=length)
 
 
 def _lines(rows: Sequence[Row]) -> tuple[int, ...]:
@@ -98,6 +112,11 @@ def _streams(facts: Facts, curve: Curve | None, logs: Sequence[Digest]) -> Facts
         changes["single_tps"] = curve.points[0].tps
         if facts.accept_len:
             changes["spec_tps"] = curve.points[0].tps
+    if facts.client_tps and (rates := [r.gen_tps for log in logs for r in log.busy if r.gen_tps and not r.gated]):
+        changes["server_tps"] = median(rates)
+    last = next((row for log in reversed(logs) for row in reversed(log.of(STATS))), None)
+    if facts.client_in_flight and last is not None and last.running is not None and last.queued is not None:
+        changes["server_running"], changes["server_queued"] = round(last.running), round(last.queued)
     if facts.single_tps and facts.accept_len and not facts.spec_tps and "spec_tps" not in changes:
         changes["spec_tps"] = facts.single_tps
     new = {name: value for name, value in changes.items() if getattr(facts, name) is None}

@@ -35,6 +35,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     failed_checks: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
     """What those checks say, in the same order."""
+    void: bool = False
+    """Of no use for a curve: a void level, or one with a rate of arrivals instead of a concurrency."""
     throttled: tuple[str, ...] = ()
     """Slowdown reasons that were active during the level."""
 
@@ -73,7 +75,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 def usable(points: Iterable[Point]) -> tuple[Point, ...]:
     """Points with a rate, by rising concurrency; of several at one concurrency the last."""
-    found = {p.concurrency: p for p in points if p.tps > 0 and p.ok > 0 and p.concurrency > 0}
+    found = {p.concurrency: p for p in points if p.tps > 1e-6 and p.ok > 0 and p.concurrency > 0 and not p.void}
     return tuple(found[c] for c in sorted(found))
 
 
@@ -98,6 +100,7 @@ def point_of(level: Level) -> Point:
         accept_len=_number(result.get("accept_len")),
         failed_checks=tuple(str(check.get("code", "")) for check in failed),
         sentences=tuple(str(check.get("sentence", "")) for check in failed),
+        void=bool(result.get("void") or result.get("rate")),
         throttled=tuple(map(str, result.get("throttled") or ())),
     )
 

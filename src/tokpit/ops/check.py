@@ -15,15 +15,16 @@ from tokpit.domain.text import LineSplitter, decode_line, sanitize
 from tokpit.engines.base import HttpFacts
 from tokpit.errors import HostError, UsageError
 from tokpit.ops import http
+from tokpit.ops.check_answers import PROMPTS, answer
 from tokpit.ops.check_judge import (
     Item,
     effects,
     flags_item,
     log_item,
     model_item,
-    sense,
     settings_of_page,
     speed_item,
+    stream_tps,
 )
 from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
@@ -38,15 +39,9 @@ if TYPE_CHECKING:
 
     from tokpit.ops.session import Session
 
-PROMPTS = (
-    "In two sentences, what is the capital of France known for?",
-    "List the first five prime numbers and say why 1 is not among them.",
-    "Write one line of Python that reverses a string, and explain it.",
-)
-ANSWER_TOKENS = 48
 SPEED_TOKENS = 64
-TOKEN_S, ANSWER_S, SPEED_S = 6.0, 7.0, 7.0
-"""Real seconds that the parts may take at most: 20 in all."""
+TOKEN_S, SPEED_S = 6.0, 7.0
+"""Real seconds that the parts may take at most; with the answers 20 in all."""
 LOG_BYTES = 64 << 10
 HEAD_BYTES = 256 << 10
 
@@ -159,43 +154,14 @@ class Check:
         return Item(name="first token", ok=True, sentence=f"a token after {token.seconds:.2f} s")
 
     async def _answers(self, web: aiohttp.ClientSession) -> Item:
-        answers = await asyncio.gather(*(self._answer(web, prompt) for prompt in PROMPTS))
+        ask = (answer(web, self._target.url, self._model, prompt, headers=self._side.headers) for prompt in PROMPTS)
+        answers = await asyncio.gather(*ask)
         bad = [(number, fault) for number, (_, fault) in enumerate(answers, 1) if fault]
         if bad:
             words = "; ".join(f"answer {number}: {fault}" for number, fault in bad)
             return Item(name="answers", ok=False, sentence=f"{len(bad)} of {len(answers)} make no sense: {words}")
         first = " ".join(answers[0][0].split())[:60]
         return Item(name="answers", ok=True, sentence=f"{len(answers)} of {len(answers)} are text; the first: {first}…")
-
-    async def _answer(self, web: aiohttp.ClientSession, prompt: str) -> tuple[str, str]:
-        """The text of one answer, reasoning included, and what is wrong with it."""
-        import aiohttp
-
-        body = {
-            "model": self._model,
-            "messages": [{"role": "user", "content": prompt}],
-            "max_tokens": ANSWER_TOKENS,
-            "temperature": 0,
-        }
-        try:
-            timeout = aiohttp.ClientTimeout(total=ANSWER_S)
-            url = f"{self._target.url}/v1/chat/completions"
-            async with web.post(url, json=body, headers=self._side.headers, timeout=timeout) as answer:
-                if answer.status != 200:
-                    said = sanitize((await answer.text("utf-8", "replace"))[:120]).strip()
-                    return "", f"status {answer.status} {said}".strip()
-                page = await answer.json(content_type=None)
-        except TimeoutError:
-            return "", f"not finished within {ANSWER_S:g} s"
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            return "", sanitize(f"{type(error).__name__} {error}").strip()
-        try:
-            message = page["choices"][0]["message"]
-            parts = [message.get(key) for key in ("reasoning_content", "reasoning", "content")]
-        except (KeyError, IndexError, TypeError, AttributeError):
-            return "", "it is no chat completion"
-        text = "".join(part for part in parts if isinstance(part, str))
-        return sanitize(text), sense(text)
 
     # --- how fast
 
@@ -235,11 +201,21 @@ class Check:
         tps = 1.0 / level.tpot_s.p50 if level is not None and level.tpot_s is not None and level.tpot_s.p50 else None
         if tps is None and seen[0] and seen[1]:
             tps = seen[0] / seen[1]
-        history = await self._session.history()
-        baseline = await history.baseline(self._model, self._target.host) if self._target.host is not None else None
+        baseline = await self._baseline()
         least = self._args.get("min_tps")
         others = page.values.get("running_reqs") if page is not None else None
         return speed_item(tps, min_tps=float(least) if least is not None else None, baseline=baseline, others=others)
+
+    async def _baseline(self) -> Run | None:
+        """The stored run to compare with: the newest finished one, or the newest that knows the speed of one stream."""
+        if self._target.host is None:
+            return None
+        history = await self._session.history()
+        newest = await history.baseline(self._model, self._target.host)
+        if newest is None or stream_tps(newest) is not None:
+            return newest
+        earlier = await history.runs(limit=50, model=self._model, host=self._target.host)
+        return next((run for run in earlier if run.status == "done" and stream_tps(run) is not None), newest)
 
     # --- how it was started, and what it says
 

@@ -6,7 +6,7 @@ import msgspec
 
 from tokpit.domain.hostfacts import HostFacts
 from tokpit.domain.text import mask_secrets
-from tokpit.engines.registry import engine, names
+from tokpit.engines.registry import engine, listed, names
 from tokpit.ops.environments import holding
 from tokpit.probes.checkup import Checkup
 from tokpit.probes.environments import Found
@@ -96,9 +96,7 @@ def gpus(facts: Checkup, room: HostFacts) -> list[Check]:
                 name="gpu",
                 status="warn" if busy else "ok",
                 says=says,
-                mend=f"GPU {', '.join(map(str, busy))} is more than half occupied: see tokpit ps for whose it is"
-                if busy
-                else "",
+                mend=f"GPU {', '.join(map(str, busy))} is more than half occupied: see below by what" if busy else "",
             )
         ]
     if facts.gpu_trouble:
@@ -236,7 +234,7 @@ def engines(found: Found) -> list[Check]:
             Check(
                 name="engine",
                 status="fail",
-                says=f"no SGLang, vLLM or llama.cpp was found ({found.others} other environments)",
+                says=f"no {listed()} was found ({found.others} other environments)",
                 mend="install one in an environment of its own, or name the place with --env-dir",
             )
         )

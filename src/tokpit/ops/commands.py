@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tokpit.errors import UsageError
-from tokpit.ops import check, launch, relaunch, stop, sweep
+from tokpit.ops import adopt, check, launch, relaunch, stop, sweep
 from tokpit.ops.gate import Command, Risk
 
 COMMANDS: tuple[Command, ...] = (
@@ -32,6 +32,14 @@ COMMANDS: tuple[Command, ...] = (
         risk=Risk.DESTRUCTIVE,
         prepare=relaunch.prepare,
         keys=("r",),
+        contexts=("server",),
+    ),
+    Command(
+        id="server.adopt",
+        title="Adopt a server",
+        help="Record a server that somebody else started: pid, start time, port and log, on the host.",
+        risk=Risk.CHANGE,
+        prepare=adopt.prepare,
         contexts=("server",),
     ),
     Command(

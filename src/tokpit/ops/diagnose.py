@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,12 +18,15 @@ from tokpit.errors import UsageError
 from tokpit.insight.curve import Curve, latency_of
 from tokpit.insight.diagnose import diagnose
 from tokpit.insight.digest import Digest
-from tokpit.insight.evidence import Evidence, Trial
+from tokpit.insight.evidence import Evidence, Setup, Trial
 from tokpit.insight.facts import Facts, merged, nearest, parse_facts
 from tokpit.insight.gather import gather
-from tokpit.insight.points import Point, point_of
+from tokpit.insight.gpus import lookup
+from tokpit.insight.points import Point
 from tokpit.insight.rules.plateau import flagged
 from tokpit.ops import diagnose_files as files
+from tokpit.ops.diagnose_gpu import GpuTexts
+from tokpit.ops.own_gpus import own_bandwidths
 
 if TYPE_CHECKING:
     from tokpit.domain.run import Run
@@ -68,6 +71,7 @@ class Gathered:
         self.logs: list[Digest] = []
         self.verdicts: list[Verdict] = []
         self.trials: list[Trial] = []
+        self.setups: list[Setup] = []
         self.gpus: list[GpuSample] = []
         self.problems: list[Problem] = []
         self.facts = Facts()
@@ -86,16 +90,22 @@ def read_files(sources: Sources) -> Gathered:
     got.sweeps += [(path, files.read_sweep(path)) for path in sources.sweeps]
     for path in sources.compare:
         got.trials += files.read_trials(path)
-    for path in sources.gpus:
-        gpus, problems = files.read_gpus(path)
-        got.gpus += gpus
-        got.problems += problems
     try:
         facts, unknown = parse_facts(dict(sources.facts))
     except ValueError as error:
         raise UsageError(str(error)) from error
     got.facts = merged(files.read_metrics(sources.metrics, sources.engine or facts.engine), facts)
+    if sources.gpus:
+        env = {name.upper(): value for name, value in sources.facts if name.upper() in _ENV}
+        texts = GpuTexts(env, facts.window_s)
+        for path in sources.gpus:
+            texts.add(files.read_text(path))
+        gpus, problems = texts.result()
+        got.gpus += gpus
+        got.problems += problems
     for name in unknown:
+        if name.upper() in _ENV:
+            continue
         like = nearest(name)
         got.notes.append(f"no rule knows the fact {name!r}" + (f"; did you mean {like}?" if like else ""))
     return got
@@ -108,12 +118,16 @@ def judge(got: Gathered) -> Diagnosis:
     for log in got.logs:
         read = merged(read, log.facts)
     known = merged(read, facts)
+    if known.gpu and not known.bandwidth_gbps and (own := own_bandwidths()):
+        gpu = lookup(known.gpu, own)
+        facts = merged(Facts(bandwidth_gbps=gpu.bandwidth_gbps if gpu is not None else None), facts)
     sglang = known.engine in (None, "sglang")
     evidence = gather(
         facts if known.hicache_total_gb is None else merged(Facts(hicache_reserve_gb=RESERVE_GB), facts),
         sweeps=got.sweeps,
         logs=got.logs,
         trials=got.trials,
+        setups=got.setups,
         gpus=got.gpus,
         problems=[p for p in got.problems if not p.info or p.code in _TOLD],
         verdicts=got.verdicts,
@@ -138,11 +152,14 @@ async def diagnose_all(session: Session, sources: Sources) -> Diagnosis:
     """A diagnosis with stored runs and a live server. Raises UsageError, StoreError, TargetError, HostError."""
     got = read_files(sources)
     if sources.runs:
+        from tokpit.ops.sweep_advice import curve_points, facts_of
+
         history = await session.history()
         for run_id in sources.runs:
             run = await history.run(run_id)
-            got.sweeps.append((f"run {run.id}", tuple(point_of(level) for level in run.levels)))
-            got.facts = merged(_facts_of(run), got.facts)
+            got.sweeps.append((f"run {run.id}", curve_points(run)))
+            got.facts = merged(facts_of(run), got.facts)
+            got.setups.insert(0, _setup(run))
     if sources.target is not None:
         from tokpit.ops.diagnose_live import read_live
 
@@ -151,7 +168,8 @@ async def diagnose_all(session: Session, sources: Sources) -> Diagnosis:
 
 
 RESERVE_GB = HICACHE_RESERVE_BYTES / 1e9
-_TOLD = frozenset({"GPU_POWER_CAPPED", "GPU_MIG", "GPU_UNIFIED", "GPU_NO_DATA"})
+_ENV = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
+_TOLD = frozenset({"GPU_POWER_CAPPED", "GPU_THROTTLED_PAST", "GPU_MIG", "GPU_UNIFIED", "GPU_NO_DATA"})
 
 
 def _slot_choices() -> tuple[float, ...]:
@@ -186,23 +204,13 @@ def _answers(facts: Facts) -> Sequence[RuleAnswer]:
     return [answer for answer in answers if answer.code.startswith(("HICACHE", "HOST_MEM"))]
 
 
-def _facts_of(run: Run) -> Facts:
-    """Facts in the frozen context of a stored run."""
-    settings: Mapping[str, Any] = run.context.get("settings") or {}
-    plan: Mapping[str, Any] = run.context.get("plan") or {}
-    given = {
-        "engine": run.engine,
-        "engine_version": run.context.get("version"),
-        "tp": settings.get("tp"),
-        "dp": settings.get("dp"),
-        "configured_max_running": settings.get("max_running"),
-        "state_slots": settings.get("state_slots"),
-        "hicache_gb": settings.get("hicache_gb"),
-        "draft_tokens": settings.get("spec_steps"),
-        "requested_output": plan.get("max_tokens"),
-        "gpu": next(iter(run.context.get("gpus") or ()), None),
-    }
-    return parse_facts({name: str(value) for name, value in given.items() if value not in (None, "")})[0]
+def _setup(run: Run) -> Setup:
+    """A stored run as a deployment."""
+    settings = {name: str(value) for name, value in (run.context.get("settings") or {}).items()}
+    settings |= {"model": run.model, "engine": run.engine, "version": str(run.context.get("version") or "")}
+    first = next((level for level in run.levels if level.concurrency == 1 and level.output_tps > 0), None)
+    rate = (first.steady_tps or first.output_tps) if first is not None else None
+    return Setup(name=f"run {run.id}", settings={k: v for k, v in settings.items() if v}, single_tps=rate)
 
 
 def _summary(evidence: Evidence) -> dict[str, Any]:

@@ -15,13 +15,14 @@ from typing import Any
 
 import msgspec
 
-from tokpit.domain.records import GpuSample, LogRecord, Problem
+from tokpit.domain.records import LogRecord
 from tokpit.domain.run import Level
 from tokpit.domain.text import LineSplitter, decode_line, sanitize
 from tokpit.domain.verdict import Verdict
 from tokpit.engines.logkit.clock import Clock
 from tokpit.engines.logkit.read import detect, grammar_of, read_log
 from tokpit.engines.registry import engine as engine_of
+from tokpit.engines.registry import names
 from tokpit.errors import UsageError
 from tokpit.insight.digest import Digest, Reader
 from tokpit.insight.evidence import Trial
@@ -64,17 +65,21 @@ def digest_lines(lines: Iterable[str], *, name: str = "", engine: str | None = N
     head = list(islice(source, _LOOK))
     found = engine or detect(head)
     reader, kept, clock = Reader(name, found), _Kept(), Clock()
-    sampler = grammar_of(found or "sglang")
+    sampler = grammar_of(found or names()[0])
     extra = Facts()
-    for record in read_log(chain(head, source), found or "sglang"):
+    settings: dict[str, str] = {}
+    for record in read_log(chain(head, source), found or names()[0]):
         kept.add(record)
         reader.take(record, clock.seconds(record.fields.get("ts", record.fields.get("t"))), sampler.sample(record))
         if record.kind == "milestone.args":
-            extra = merged(extra, _echoed(record))
+            pairs = _pairs(record)
+            settings.update(pairs)
+            extra = merged(extra, _echoed(pairs))
         if "attention block size to" in record.text[:200] and (match := _BLOCK.search(record.text)):
             extra = merged(extra, Facts(block_size=int(match[1])))
     digest = reader.digest()
-    digest = msgspec.structs.replace(digest, facts=merged(extra, merged(digest.facts, Facts(engine=found))))
+    facts = merged(extra, merged(digest.facts, Facts(engine=found)))
+    digest = msgspec.structs.replace(digest, facts=facts, settings=settings)
     return digest, engine_of(found).verdict(kept.records()) if found is not None else None
 
 
@@ -122,19 +127,29 @@ _ECHOED = {
     "speculative_num_steps": "draft_tokens",
     "enable_prefix_caching": "prefix_cache",
     "version": "engine_version",
+    "enforce_eager": "graph_off",
+    "disable_cuda_graph": "graph_off",
 }
 
 
-def _echoed(record: LogRecord) -> Facts:
-    """Facts from the arguments that a server echoes at its start."""
+def _pairs(record: LogRecord) -> dict[str, str]:
+    """The arguments that a server echoes at its start, by name; of one given twice the first."""
     text = str(record.fields.get("server_args_text") or record.fields.get("args_text") or record.text)
-    given: dict[str, str] = {}
+    found: dict[str, str] = {}
     for name, value in _PAIR.findall(text[:200_000]):
+        found.setdefault(name, value)
+    return found
+
+
+def _echoed(pairs: Mapping[str, str]) -> Facts:
+    """Facts from echoed arguments."""
+    given: dict[str, str] = {}
+    for name, value in pairs.items():
         field = _ECHOED.get(name)
-        if field is not None and value not in ("None", "null", "-1", "0") and field not in given:
-            given[field] = value
-        if name == "disable_radix_cache" and value == "True":
-            given["prefix_cache"] = "false"
+        if field is not None and value not in ("None", "null", "-1", "0"):
+            given.setdefault(field, value)
+    if pairs.get("disable_radix_cache") == "True":
+        given["prefix_cache"] = "false"
     try:
         return parse_facts(given)[0]
     except ValueError:
@@ -189,6 +204,8 @@ def _point(path: str, number: int, row: Mapping[str, str], names: Mapping[str, s
             continue
         try:
             values[key] = float(cell.replace(",", ""))
+            if not 0 <= values[key] < 1e12:
+                raise ValueError(cell)
         except ValueError:
             raise UsageError(f"{path} line {number}: {name} is {sanitize(cell)[:40]!r}, not a number") from None
     if "concurrency" not in values:
@@ -240,20 +257,6 @@ def _trial(row: Mapping[str, Any], number: int) -> Trial:
             labels[name] = sanitize(str(value))
     name = labels.get("name") or labels.get("profile") or labels.get("backend") or f"run {number}"
     return Trial(name=name, figures=figures, labels=labels)
-
-
-def read_gpus(path: str) -> tuple[tuple[GpuSample, ...], tuple[Problem, ...]]:
-    """GPUs and problems from what nvidia-smi, rocm-smi, amd-smi or the kernel log printed. Raises UsageError."""
-    from tokpit.probes import amd, nvidia, nvidia_text
-
-    text = read_text(path)
-    if "NVRM" in text:
-        return (), tuple(nvidia_text.xid_problems(nvidia_text.parse_kernel_log(text), {}))
-    if "ROCm" in text or '"card0"' in text:
-        gpus, problems = amd.parse_rocm_smi(text)
-        return tuple(gpus), tuple(problems)
-    answer = nvidia.parse(text)
-    return tuple(answer.gpus), tuple(answer.problems)
 
 
 def read_metrics(paths: Iterable[str], engine: str | None) -> Facts:

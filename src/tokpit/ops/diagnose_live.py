@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from tokpit.collect.backlog import read_age, read_head
 from tokpit.collect.find import orphans_of, read_table
 from tokpit.domain.server import ServerInfo
+from tokpit.domain.settings import LaunchSpec
 from tokpit.domain.text import LineSplitter, decode_line
 from tokpit.insight.facts import Facts, merged
 from tokpit.ops.diagnose_files import digest_lines
+from tokpit.ops.environment import model_facts
 from tokpit.ops.targets import resolve_server
 from tokpit.probes import memory, registry
 from tokpit.transport.base import Host, quote
@@ -40,6 +42,11 @@ async def read_live(session: Session, target: str, got: Gathered) -> None:
             got.verdicts.append(verdict)
     else:
         got.notes.append(f"{server.label} writes no log file that can be read")
+    model = await model_facts(
+        host, LaunchSpec(host=host.name, engine=server.engine, program=(), settings=server.settings)
+    )
+    weights = None if model.weight_bytes is None else model.weight_bytes / 1e9
+    got.facts = merged(Facts(weights_gb=weights, hybrid=model.hybrid), got.facts)
     await _gpus(host, got)
     got.facts = merged(await _host(host), got.facts)
 

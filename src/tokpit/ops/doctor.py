@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tokpit.errors import HostError
-from tokpit.ops import checks
+from tokpit.ops import checks, occupants
 from tokpit.ops.checks import Check
 from tokpit.ops.environments import find_environments
 from tokpit.probes.checkup import CLOCK, Checkup, checkup_script, parse_checkup, parse_clock
@@ -51,6 +51,7 @@ async def examine(session: Session, host_name: str, *, fresh: bool = True) -> Re
         room = parse_preflight((await host.run(preflight_script(), timeout_s=30.0)).out)
         found = await find_environments(session, host_name, fresh=fresh)
         servers = await session.find(host_name)
+        held = await occupants.occupants(session, host) if occupants.busy(room) else ()
     except HostError as error:
         return Report(
             host=host.name,
@@ -66,6 +67,10 @@ async def examine(session: Session, host_name: str, *, fresh: bool = True) -> Re
         *checks.ports(room, {server.port for server in servers if server.port}),
         *checks.engines(found),
         *checks.models(found),
+    ]
+    lines += [
+        Check(name="gpu memory", status="info" if one.kind in {"server", "worker"} else "warn", says=says)
+        for one, says in zip(held, occupants.sentences(held, host.name), strict=True)
     ]
     orphans = session.store.host(host.name).orphans
     if orphans:

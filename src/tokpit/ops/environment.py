@@ -11,6 +11,7 @@ import msgspec
 from tokpit.domain.hostfacts import HostFacts, ModelFacts
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec
+from tokpit.engines import registry
 from tokpit.engines.base import Engine
 from tokpit.errors import LaunchError
 from tokpit.probes.model import model_script, parse_model
@@ -111,7 +112,10 @@ async def file_size(host: Host, path: str) -> int:
     return int(digits[0]) if digits and digits[0].isdigit() else 0
 
 
-_CARRIED = ("CUDA_", "HF_", "SGLANG_", "SGL_", "VLLM_", "NCCL_", "TORCH", "OMP_", "PYTHONPATH", "LD_LIBRARY_PATH")
+_CARRIED = (
+    *("CUDA_", "HF_", "NCCL_", "TORCH", "OMP_", "PYTHONPATH", "LD_LIBRARY_PATH"),
+    *(prefix for engine in registry.engines() for prefix in engine.env_prefixes),
+)
 _CARRIED_WORDS = frozenset({"PATH", "VIRTUAL_ENV", "TRANSFORMERS_OFFLINE", "TOKENIZERS_PARALLELISM", "MAX_JOBS"})
 
 

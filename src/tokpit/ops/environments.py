@@ -37,7 +37,8 @@ async def find_environments(session: Session, host_name: str, *, fresh: bool = F
     path = cache_path(host.name)
     if not fresh and (kept := _read(path)) is not None and 0 <= time.time() - kept.t < KEPT_S:
         return kept.found
-    answer = await host.run(environments_script(), timeout_s=BUDGET_S * 4 + 20.0)
+    named = [words.split()[0] for words in host.spec.programs.values() if words.strip().startswith("/")]
+    answer = await host.run(environments_script(extra=named), timeout_s=BUDGET_S * 4 + 20.0)
     found = parse_environments(answer.out)
     if answer.status != 0 and found == Found(cut=True):
         raise RemoteFailed(f"{host.name}: environments could not be looked for", status=answer.status)

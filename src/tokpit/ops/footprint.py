@@ -58,7 +58,7 @@ async def of_family(host: Host, family: Family) -> Footprint:
 
 async def gpu_hold(host: Host, pids: Iterable[int]) -> GpuHold | None:
     """GPU memory that these processes hold, asked of whatever kind of GPU the host has; None where none answers."""
-    poll = await _poll(host)
+    poll = await poll_gpus(host)
     if poll is None:
         return None
     wanted = set(pids)
@@ -73,7 +73,8 @@ async def gpu_hold(host: Host, pids: Iterable[int]) -> GpuHold | None:
     return GpuHold(by_pid=by_pid, used_mib=sum(known) if used and len(known) == len(used) else None)
 
 
-async def _poll(host: Host) -> GpuPoll | None:
+async def poll_gpus(host: Host) -> GpuPoll | None:
+    """One answer of whatever kind of GPU the host has; None where none answers."""
     for kind in READERS:
         reader = kind()
         for _ in range(_MOST_FIELDS):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,11 @@ from tokpit.errors import TokpitError, UsageError
 
 if TYPE_CHECKING:
     from tokpit.ops.session import Session
+
+
+log = logging.getLogger(__name__)
+
+_TELL_S = 10.0
 
 
 class Risk(enum.Enum):
@@ -114,3 +121,26 @@ async def _audited(session: Session, command: Command, prepared: Prepared, lines
         raise
     finally:
         await history.audit_outcome(entry, outcome=outcome, detail=detail, duration_s=time.monotonic() - started)
+        if command.risk in {Risk.CHANGE, Risk.DESTRUCTIVE} and prepared.host:
+            await _tell_host(session, command, prepared, outcome, detail)
+
+
+async def _tell_host(session: Session, command: Command, prepared: Prepared, outcome: str, detail: str) -> None:
+    """Leave a line on the host too, for others who work there; a host that cannot take it is no reason to fail."""
+    from tokpit.ops.adopt import audit_line
+    from tokpit.store.history import getpass_user
+    from tokpit.transport.records import append_audit
+
+    line = audit_line(
+        user=getpass_user(),
+        command=command.id,
+        title=prepared.title,
+        outcome=outcome,
+        detail=detail,
+        at=time.time(),
+    )
+    try:
+        async with asyncio.timeout(_TELL_S):
+            await append_audit(session.host(prepared.host), line)
+    except (TokpitError, TimeoutError) as error:
+        log.info("no audit line on %s: %s", prepared.host, error)

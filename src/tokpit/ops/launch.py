@@ -13,7 +13,7 @@ from tokpit.domain.settings import LaunchSpec, LaunchState
 from tokpit.engines.base import Engine
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import LaunchError, TokpitError, UsageError
-from tokpit.ops import environment, environments, methods, ready
+from tokpit.ops import environment, environments, methods, occupants, ready
 from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
 from tokpit.ops.schema import installed_schema
@@ -86,6 +86,8 @@ async def plan(session: Session, spec: LaunchSpec, *, force: bool = False, repla
             errors.append(sentence)
         elif answer.severity == "warning":
             warnings.append(sentence)
+    if replacing is None and occupants.busy(facts):
+        warnings += occupants.sentences(await occupants.occupants(session, host), host.name)
     for risk in await methods.survival_risks(host, spec):
         (errors if risk.fatal else warnings).append(methods.sentence(risk))
     if errors and not force:

@@ -98,7 +98,7 @@ class _Waiter:
         answer = await self._host.run(group_script(self._info.pid, self._info.pgid, self._info.port or 0))
         state = parse_group(answer.out)
         if state.start_ticks != self._info.start_ticks:
-            await self._failed("the process has ended")
+            await self._failed("the process has ended", ended=True)
         if not state.listening:
             return None
         if not state.owns_port:
@@ -187,24 +187,25 @@ class _Waiter:
             return
         await self._failed(held)
 
-    async def _failed(self, what: str) -> None:
+    async def _failed(self, what: str, *, ended: bool = False) -> None:
         await self._catch_up()
         verdict = self._engine.verdict(self._records, settings=self._info.settings)
         if verdict is not None:
             verdict = await self._ask_host(verdict)
         self._session.store.apply(PhaseRecord(self._info.id, self._host.now(), "failed", what))
+        left = "" if ended else f"; the process still runs, end it with: tokpit stop {self._host.name}/{self._info.pid}"
         if verdict is None:
             tail = tuple(record.text for record in self._records[-3:])
             raise StartFailed(
                 f"{self._info.label}: {what}; its log gives no known reason",
                 code="UNKNOWN",
                 evidence=tail,
-                hint=f"last lines: {' | '.join(tail)}" if tail else f"read {self._info.log_path}",
+                hint=(f"last lines: {' | '.join(tail)}" if tail else f"read {self._info.log_path}") + left,
             )
         arithmetic = f" ({verdict.arithmetic})" if verdict.arithmetic else ""
         raise StartFailed(
             f"{self._info.label}: {what}: {verdict.sentence}{arithmetic}",
             code=verdict.code,
             evidence=verdict.evidence,
-            hint=verdict.next_action,
+            hint=verdict.next_action.rstrip(".") + left if left else verdict.next_action,
         )

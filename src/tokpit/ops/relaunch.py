@@ -103,14 +103,14 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
         timeout_s=args.get("timeout_s") or 1800.0,
     )
 
-    async def run() -> Launched:
-        return await _run(session, host, plan)
+    async def work() -> Launched:
+        return await run(session, host, plan)
 
     said = ", ".join(change.text for change in plan.changes) or "the same settings"
     return Prepared(
         title=f"relaunch {info.label} with {said}",
         host=host.name,
-        run=run,
+        run=work,
         lines=(
             *(f"# {change.text}" for change in plan.changes),
             *plan.job.lines,
@@ -141,7 +141,8 @@ async def _method(host: Host, info: ServerInfo) -> str:
     return "setsid"
 
 
-async def _run(session: Session, host: Host, plan: Relaunch) -> Launched:
+async def run(session: Session, host: Host, plan: Relaunch) -> Launched:
+    """Stop, start, and go back where that fails and is wanted. Raises LaunchError that says how both went."""
     await stop.stop(session, host, plan.job, term_wait_s=stop.TERM_WAIT_S)
     try:
         return await launch.start(session, await _logged(host, plan.after), timeout_s=plan.timeout_s)

@@ -14,6 +14,7 @@ import msgspec
 
 from tokpit.domain.records import Mark, PhaseRecord
 from tokpit.domain.server import ServerInfo
+from tokpit.domain.text import decode_line
 from tokpit.errors import StopError, TargetError, TokpitError
 from tokpit.ops import footprint, managers, orphans
 from tokpit.ops.gate import Prepared
@@ -187,7 +188,9 @@ async def _end(host: Host, job: Job, progress: Progress, term_wait_s: float) -> 
         await managers.ask(host, job.manager, "stop", wait_s=term_wait_s)
         signal = f"{job.manager.command('stop')[2 if job.manager.sudo else 0]} stop"
     elif job.roots:
-        await host.run(probe.kill_script(job.roots, "TERM"))
+        answer = await host.run(probe.kill_script(job.roots, "TERM"))
+        if not answer.out.strip() and answer.err.strip():
+            raise StopError(f"{info.label}: TERM was not delivered: {decode_line(answer.stderr.strip())}")
     else:
         await signal_group(host, who, "TERM")
     progress.step("term", f"{signal} sent", f"{len(members)} processes")

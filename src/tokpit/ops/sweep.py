@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
@@ -11,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tokpit import __version__
 from tokpit.domain.records import Mark
 from tokpit.domain.run import Level, Run
-from tokpit.domain.text import mask_secrets
 from tokpit.errors import HostError, LoadError, UsageError
 from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
 from tokpit.ops.sweep_checks import judged, level_of
 from tokpit.ops.sweep_find import Search, meets_slo
 from tokpit.ops.sweep_from import Here, Source, choose
+from tokpit.ops.sweep_onhost import OnHost
 from tokpit.ops.sweep_plan import Asked, read_args
+from tokpit.ops.sweep_record import conclude, frozen_context
 from tokpit.ops.sweep_server import ServerSide
 from tokpit.ops.targets import Target, resolve, server_target
-from tokpit.transport.base import Host, quote
+from tokpit.transport.base import Host
 
 if TYPE_CHECKING:
     from tokpit.load.plan import Plan
@@ -44,6 +43,10 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     target = server_target(known.info) if known is not None else await resolve(session, text)
     host = await session.connected(target.host) if target.host is not None else None
     source, why = await choose(asked.source, host, target.server)
+    if session.read_only and isinstance(source, OnHost) and not source.sent:
+        if asked.source == "host":
+            raise UsageError("the load generator is not on the host yet, and read-only mode writes nothing there")
+        source, why = Here(host), "read-only mode writes nothing on the host"
     sweep = Sweep(session, target, host, asked, args, source, why)
     title = f"sweep {target.label} at {asked.title}"
     return Prepared(
@@ -117,7 +120,9 @@ class Sweep:
                 engine=self._side.engine.name if self._side.engine is not None else "",
                 started_at=time.time(),
                 note=str(self._args.get("note") or ""),
-                context=self._context(plan),
+                context=frozen_context(
+                    self._session, self._target, plan, self._asked, self._source.where, self._why, self._side.note
+                ),
             )
             return await self._recorded(run, plan, history)
         except Exception as error:
@@ -146,27 +151,13 @@ class Sweep:
             status = await self._measure(plan, run, history)
         finally:
             ended = msgspec.structs.replace(run, status=status, ended_at=time.time(), levels=tuple(self._kept))
-            self._conclude(ended)
+            conclude(self._session, self._target, ended, self._search)
             await asyncio.shield(history.save_run(ended))
         if status == "stopped":
             self._progress.stopped(f"{self._reason}; {len(self._kept)} levels kept as run {run.id}")
         else:
             self._progress.done()
         return ended
-
-    def _conclude(self, run: Run) -> None:
-        """Put what was learned meanwhile, and what the figures say, into the context."""
-        from tokpit.ops.sweep_advice import findings_of, frozen_facts, stored
-
-        server = self._target.server
-        if server is not None and (state := self._session.store.servers.get(server.id)) is not None:
-            run.context["facts"] = frozen_facts(state.facts)
-        if self._host is not None and (gpus := self._session.store.host(self._host.name).gpus) is not None:
-            run.context["gpus"] = [gpu.name for gpu in gpus.gpus]
-        if self._search is not None:
-            run.context["find"] = {"met": self._search.met, "missed": self._search.missed}
-            run.context["found"] = self._search.sentence
-        run.context["findings"] = stored(findings_of(run))
 
     async def _plan(self) -> Plan:
         from tokpit.load.plan import Plan
@@ -183,37 +174,6 @@ class Sweep:
             headers=self._side.headers,
             **self._asked.fields,
         )
-
-    def _context(self, plan: Plan) -> dict[str, Any]:
-        """What was measured, frozen: server, engine, GPUs, workload, client and the link between."""
-        words = {"here": "in this process", "host": "on the server's host"}
-        asked = plan.to_dict(secrets=False)
-        asked.pop("prompt_rows", None)
-        context: dict[str, Any] = {
-            "plan": {**asked, "dataset": self._asked.dataset, "repeat": self._asked.repeat, "flush": self._asked.flush},
-            "from": self._source.where,
-            "from_reason": self._why,
-            "client": f"tokpit {__version__}, load generated {words[self._source.where]}",
-            "by": getpass.getuser(),
-        }
-        if self._side.note:
-            context["server_side"] = f"not checked against the server: {self._side.note}"
-        server = self._target.server
-        if server is not None:
-            context["engine"] = server.engine
-            context["version"] = server.version or ""
-            context["command"] = mask_secrets(quote(server.argv))
-            context["settings"] = server.settings.given()
-            context["pid"] = server.pid
-        if self._host is not None:
-            link = self._session.link(self._host.name)
-            if not self._host.spec.local:
-                rtt = link.rtt_s if link is not None else None
-                context["link_rtt_s"] = rtt
-                context["link"] = "ssh" + (f", round trip {rtt * 1000:.1f} ms" if rtt is not None else "")
-            if self._host.spec.label:
-                context["label"] = self._host.spec.label
-        return context
 
     # --- measuring
 
@@ -246,6 +206,7 @@ class Sweep:
             while (level := self._search.next()) is not None:
                 yield number, replace(plan, levels=(level,)), 0
                 if not self._kept or self._kept[-1].result["void"]:
+                    self._search.cut = f"the search ended at C={level}, which is void"
                     return
                 number += 1
             return
@@ -308,7 +269,8 @@ class Sweep:
             extra["repeat"] = repeat
         if plan.slo.asked:
             extra["slo_met"] = meets_slo(result)
-        return level_of(judged(result, plan, seen), seen, **extra)
+        whole = judged(result, plan, seen, on_host=self._source.where == "host")
+        return level_of(whole, seen, **extra)
 
     def _event(self, event: object, concurrency: int) -> None:
         from tokpit.load import events

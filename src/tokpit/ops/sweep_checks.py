@@ -20,10 +20,16 @@ LOST_S = 10.0
 VOID = frozenset({"CLIENT_BOUND", "OTHER_LOAD", "ZERO_TOKENS_SUSPECT", "CLIENT_LIMIT"})
 """Failed checks after which a level says nothing about the server, if its throughput is among what not to trust."""
 
+_ADVICE = ("run the sweep on the host, or on a quieter machine", "its host has too little processor time to spare")
 
-def judged(result: LevelResult, plan: Plan, seen: Seen) -> LevelResult:
-    """`result` with the checks that the server's side allows beside the generator's own."""
+
+def judged(result: LevelResult, plan: Plan, seen: Seen, *, on_host: bool = False) -> LevelResult:
+    """`result` with the checks that the server's side allows beside the generator's own.
+
+    `on_host`: the load came from the server's host already, so that moving it there is no advice.
+    """
     from tokpit.load.checks import run_checks
+    from tokpit.load.results import Check
     from tokpit.load.serverside import ServerSide
 
     busy = full(seen.samples, result.concurrency)
@@ -37,8 +43,21 @@ def judged(result: LevelResult, plan: Plan, seen: Seen) -> LevelResult:
     )
     own = run_checks(result, plan, side)
     checks = [*(others(check, seen.samples) or check for check in own), *throttling(seen)]
+    if seen.left_before > 0:
+        checks.append(
+            Check(
+                "BUSY_SERVER",
+                False,
+                f"{seen.left_before:.0f} requests of others were on the server when the level began",
+                ("output_tps", "steady_tps", "ttft_s", "tpot_s", "e2e_s"),
+                seen.left_before,
+                0,
+            )
+        )
     if (lost := lost_requests(seen.samples)) is not None:
         checks.append(lost)
+    if on_host:
+        checks = [replace(check, sentence=check.sentence.replace(*_ADVICE)) for check in checks]
     return replace(result, checks=tuple(checks))
 
 

@@ -21,6 +21,8 @@ class Search:
         self._ladder = sorted(levels)
         self.met: int | None = None
         self.missed: int | None = None
+        self.cut = ""
+        """Why the search ended before its end."""
 
     def next(self) -> int | None:
         """The level to measure next; None: found."""
@@ -43,6 +45,10 @@ class Search:
     @property
     def sentence(self) -> str:
         """What was found so far."""
+        return self._found + (f"; {self.cut}" if self.cut else "")
+
+    @property
+    def _found(self) -> str:
         if self.met is None:
             return "no concurrency meets the SLO" if self.missed is not None else "nothing was measured"
         if self.missed is None:

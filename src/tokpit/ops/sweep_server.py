@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -56,7 +56,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     samples: tuple[Sample, ...] = ()
     throttled: dict[str, tuple[int, ...]] = {}
     """Slowdown reason to GPU indices."""
-    clock_factor: float = 1.0
+    left_before: float = 0.0
+    """Requests that still ran or waited on the server when the level began."""
 
     def change(self, tag: str) -> float | None:
         """By how much a counter moved; None where the server does not count it."""
@@ -97,6 +98,7 @@ class ServerSide:
         self._samples: list[Sample] = []
         self._throttled: dict[str, set[int]] = {}
         self._before: MetricsPage | None = None
+        self._left = 0.0
         self.note = ""
         """Why there are no figures of the server; empty where there are."""
 
@@ -190,7 +192,7 @@ class ServerSide:
             after=await self.page(),
             samples=tuple(self._samples),
             throttled={reason: tuple(sorted(gpus)) for reason, gpus in self._throttled.items()},
-            clock_factor=self._factor,
+            left_before=self._left,
         )
 
     async def _stop_sampler(self) -> None:
@@ -223,13 +225,9 @@ class ServerSide:
                     self._look_at(record)
 
     def _look_at(self, record: GpuRecord) -> None:
-        """Slowdowns of the GPUs that the server holds memory on; of all, where the driver does not say which."""
         own = {self._server.pid, *self._server.children} if self._server is not None else set()
-        used = {process.uuid for process in record.processes if process.pid in own}
-        for gpu in record.gpus:
-            if not used or gpu.uuid in used:
-                for reason in gpu.throttle:
-                    self._throttled.setdefault(reason, set()).add(gpu.index)
+        for reason, gpus in slowed(record, own).items():
+            self._throttled.setdefault(reason, set()).update(gpus)
 
     async def model(self) -> str:
         """The first model that the server names; empty where it names none."""
@@ -244,12 +242,13 @@ class ServerSide:
     async def drain(self, stop: asyncio.Event) -> float:
         """Wait until nothing runs or waits on the server; how many still did when the wait was given up or stopped."""
         deadline = time.monotonic() + max(DRAIN_S / self._factor, 1.0)
+        self._left = 0.0
         while (page := await self.page()) is not None:
-            left = page.values.get("running_reqs", 0.0) + page.values.get("queue_reqs", 0.0)
-            if left <= 0 or stop.is_set() or time.monotonic() > deadline:
-                return left
+            self._left = page.values.get("running_reqs", 0.0) + page.values.get("queue_reqs", 0.0)
+            if self._left <= 0 or stop.is_set() or time.monotonic() > deadline:
+                break
             await asyncio.sleep(SHORTEST_S)
-        return 0.0
+        return self._left
 
     async def flush(self) -> str:
         """Empty the server's prefix cache; a sentence on how it went."""
@@ -266,3 +265,14 @@ class ServerSide:
                 return f"the server refused to empty its prefix cache (status {answer.status})"
         except (aiohttp.ClientError, TimeoutError, OSError, HostError):
             return "the server did not answer to emptying its prefix cache"
+
+
+def slowed(record: GpuRecord, pids: Collection[int]) -> dict[str, set[int]]:
+    """Slowdown reasons with the GPUs on which these processes hold memory; of all GPUs, where nothing tells which."""
+    used = {process.uuid for process in record.processes if process.pid in pids}
+    found: dict[str, set[int]] = {}
+    for gpu in record.gpus:
+        if not used or gpu.uuid in used:
+            for reason in gpu.throttle:
+                found.setdefault(reason, set()).add(gpu.index)
+    return found

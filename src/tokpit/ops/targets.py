@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tokpit.domain.server import ServerInfo
+from tokpit.engines import registry
 from tokpit.errors import TargetError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _one(text: str, fitting: list[ServerInfo], all_servers: tuple[ServerInfo, ..
         raise TargetError(f"{text}: more than one server fits", hint=f"name one of: {listed}")
     if all_servers:
         raise TargetError(f"{text}: no such server", hint=f"running there: {listed}")
-    raise TargetError(f"{text}: no SGLang, vLLM or llama.cpp server runs there", hint="start one with: tokpit launch")
+    raise TargetError(f"{text}: no {registry.listed()} server runs there", hint="start one with: tokpit launch")
 
 
 async def resolve_server(session: Session, text: str) -> ServerInfo:

@@ -130,8 +130,8 @@ def parse_amd_csv(text: str) -> tuple[tuple[GpuSample, ...], tuple[Problem, ...]
 
 
 def parse_rocm_smi(text: str) -> tuple[tuple[GpuSample, ...], tuple[Problem, ...]]:
-    """GPUs of `rocm-smi ... --json`, or of its concise table; key names differ between versions."""
-    document = load(text)
+    """GPUs of `rocm-smi ... --json` or `--csv`, or of its concise table; key names differ between versions."""
+    document = load(text) or _cards(text)
     if not isinstance(document, dict):
         return _concise(text)
     gpus = []
@@ -153,6 +153,14 @@ def parse_rocm_smi(text: str) -> tuple[tuple[GpuSample, ...], tuple[Problem, ...
             )
         )
     return plausible(gpus, problems=() if gpus else (_NO_DATA,))
+
+
+def _cards(text: str) -> dict[str, dict[str, Any]] | None:
+    """The document of `--json` from what `--csv` prints: a row a card, the same names as columns."""
+    start = re.search(r"(?m)^device,", text)
+    if start is None:
+        return None
+    return {str(row.pop("device")): dict(row) for row in csv.DictReader(text[start.start() :].splitlines())}
 
 
 def _concise(text: str) -> tuple[tuple[GpuSample, ...], tuple[Problem, ...]]:

@@ -199,17 +199,22 @@ MODEL_FOLDERS = (
 
 
 def environments_script(
-    *, roots: Sequence[str] | None = None, models: Sequence[str] | None = None, budget_s: int = BUDGET_S
+    *,
+    roots: Sequence[str] | None = None,
+    extra: Sequence[str] = (),
+    models: Sequence[str] | None = None,
+    budget_s: int = BUDGET_S,
 ) -> str:
     """POSIX sh that prints what `parse_environments` reads, within about `budget_s` seconds.
 
-    `roots` and `models`: folders to look in, instead of the usual ones.
+    `roots` and `models`: folders to look in, instead of the usual ones; `extra`: folders to look in besides.
     """
 
     def words(given: Sequence[str] | None, usual: Sequence[str]) -> str:
         return shlex.join(given) if given is not None else " ".join(usual)
 
-    return _SCRIPT % {"budget": budget_s, "roots": words(roots, ROOTS), "models": words(models, MODEL_FOLDERS)}
+    places = f"{words(roots, ROOTS)} {shlex.join(extra)}"
+    return _SCRIPT % {"budget": budget_s, "roots": places, "models": words(models, MODEL_FOLDERS)}
 
 
 def parse_environments(output: str) -> Found:

@@ -104,6 +104,10 @@ class Host(Protocol):
         """
         ...
 
+    def lasting_free(self) -> bool:
+        """Whether a stream or a dialog would start at once, instead of waiting for another one to end."""
+        ...
+
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o600) -> None:
         """Write a file atomically, parents created. Raises RemoteFailed (read-only, disk full)."""
         ...

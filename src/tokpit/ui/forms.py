@@ -126,7 +126,7 @@ def first_values(spec: HostSpec | None, engine_name: str) -> dict[str, str]:
 
         values["port"] = str(engine(engine_name).http.default_port)
     except (TokpitError, ImportError, AttributeError):
-        values["port"] = "30000" if engine_name == "sglang" else "8000"
+        values["port"] = ""
     return values
 
 

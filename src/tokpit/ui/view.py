@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 
 from tokpit.domain.finding import Finding
 from tokpit.domain.records import LinkState
+from tokpit.engines.registry import titles
 from tokpit.store.live import HostState, LiveStore, ServerState
 from tokpit.ui.clock import STALE_S, Clock
 from tokpit.ui.session_protocol import SessionLike
 from tokpit.ui.text import safe
-
-ENGINE_TITLES = {"sglang": "SGLang", "vllm": "vLLM", "llamacpp": "llama.cpp"}
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def steps_per_s(view: View, server: ServerState) -> float | None:
 
 def engine_title(name: str) -> str:
     """The engine's name as its makers write it."""
-    return ENGINE_TITLES.get(name, safe(name))
+    return titles().get(name, safe(name))
 
 
 def model_name(path: str | None) -> str:

@@ -75,6 +75,14 @@ def test_slots_that_a_running_server_showed_tell_how_many_requests_run_at_once()
     assert str(cap["arithmetic"]).startswith("7 state slots // 5 per request = 1")
 
 
+def test_without_a_strategy_the_cap_is_that_of_the_only_one_that_starts() -> None:
+    plain = (*SGLANG, "--model-path", "/w/m", *MTP, *CACHE)
+    _, issues = run_lint("--engine-version", "0.5.11", "--fact", "hybrid=true", "--", *plain)
+    by_code = {issue["code"]: issue for issue in issues}
+    assert by_code["FLAG_SPEC_NEEDS_EXTRA_BUFFER"]["severity"] == "error"
+    assert str(by_code["QUEUE_LIMITED_BY_STATE_SLOTS"]["arithmetic"]).startswith("48 state slots // 5 per request = 9")
+
+
 def test_a_config_json_stands_in_for_the_model_on_a_host(tmp_path: Path) -> None:
     page = {
         "architectures": ["Qwen3NextForCausalLM"],

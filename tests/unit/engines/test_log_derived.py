@@ -6,6 +6,7 @@ import pytest
 
 from tokpit.engines.logkit import derived
 from tokpit.engines.logkit.read import detect, grammar_of, read_log
+from tokpit.errors import UsageError
 
 
 def test_step_time_is_running_times_length_over_rate():
@@ -63,6 +64,6 @@ def test_a_log_is_read_with_its_own_grammar_and_newlines_are_no_part_of_lines():
     assert [r.kind for r in read_log(lines, "vllm")] == ["text", "failure.killed"]
 
 
-def test_an_unknown_engine_name_is_a_key_error():
-    with pytest.raises(KeyError):
+def test_an_unknown_engine_name_is_refused_with_the_known_ones():
+    with pytest.raises(UsageError, match="nosuch"):
         grammar_of("nosuch")

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tokpit.domain.text import LineSplitter, decode_line
 from tokpit.engines.logkit.read import detect, grammar_of, read_log
+from tokpit.engines.registry import engine as knowledge
+from tokpit.engines.registry import names
 
-ENGINES = ("sglang", "vllm", "llamacpp")
+ENGINES = names()
 PIECES = [
     "[2026-07-01 10:00:00 TP0] ",
     "[2026-07-01 10:00:00.123] ",
@@ -137,3 +140,30 @@ def test_a_log_of_an_unknown_engine_is_read_without_loss(lines):
     records = list(read_log([line + "\n" for line in lines]))
     assert sorted(line for record in records for line in record.lines) == sorted(lines)
     assert detect(lines) in {None, *ENGINES}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@settings(max_examples=100, deadline=None)
+@given(
+    data=st.lists(
+        st.one_of(st.binary(max_size=60), LINE.map(lambda text: text.encode("utf-8", "replace"))), max_size=12
+    )
+)
+def test_any_bytes_of_a_host_become_records_that_are_only_text(engine, data):
+    splitter = LineSplitter()
+    raws = [raw for chunk in data for raw in splitter.feed(chunk + b"\n")]
+    lines = [decode_line(raw) for raw in raws]
+    records = all_records(engine, lines)
+    assert sorted(line for record in records for line in record.lines) == sorted(lines)
+    assert all(ord(char) >= 32 or char == "\t" for record in records for char in record.text)
+    assert knowledge(engine).verdict(records) is None or knowledge(engine).verdict(records).sentence
+    assert isinstance(list(knowledge(engine).findings(records, 1.0)), list)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_megabyte_of_any_byte_on_one_line_is_one_record_of_bounded_text(engine):
+    for byte in (b"\x00", b"\xff", b"[", b"(", b"\x1b", b"0", b"\xe2\x80\xae"):
+        raw = byte * (1_000_000 // len(byte))
+        records = all_records(engine, [decode_line(raw)])
+        assert len(records) == 1
+        assert len(records[0].text) <= 5000

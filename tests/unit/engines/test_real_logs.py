@@ -18,8 +18,8 @@ from tokpit.engines.registry import engine
 LOGS = sorted((Path(__file__).parents[2] / "data" / "real_logs").glob("*.log"))
 VERDICTS = {
     "sglang-port-in-use": "PORT_IN_USE",
-    "vllm-context-too-long": "CONTEXT_TOO_LONG",
-    "vllm-unknown-flag": "FLAG_UNKNOWN",
+    "vllm-context-too-long": "CTX_TOO_LONG",
+    "vllm-unknown-flag": "FLAG_UNRECOGNIZED",
 }
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from importlib import import_module
 
 import pytest
 
 from tokpit.engines import registry
 from tokpit.engines.base import FlagSpec
-from tokpit.engines.flagkit import renames, report, tables
+from tokpit.engines.flagkit import report, tables
 from tokpit.engines.flagkit.check import distance, nearest
+from tokpit.engines.flagkit.renames import Renames
 
 CASES = [
     ("sglang", "0.5.23", "--mamba-scheduler-strategy extra_buffer", "renamed", "error", "--mamba-radix-cache-strategy"),
@@ -102,14 +104,13 @@ def test_a_whole_command_line_is_checked_without_its_program() -> None:
     assert report.lint("vllm", ["/e/bin/python", "/e/bin/vllm", "serve", "M", "-tp", "2"], "0.33.0") == []
 
 
-@pytest.mark.parametrize("title", ["SGLang", "vLLM", "llama-server"])
-def test_every_name_in_the_rename_table_is_a_flag_of_some_version(title: str) -> None:
-    union = tables.catalog({"SGLang": "sglang", "vLLM": "vllm", "llama-server": "llamacpp"}[title]).union
-    chains = renames._RENAMED[title]
-    assert [name for chain in chains for name in chain if union.exact(name) is None] == []
-    everywhere = [tables.catalog(name).union for name in ("sglang", "vllm")]
-    advice = [name for pair in renames._ADVICE.items() for name in pair]
-    assert [name for name in advice if not any(table.exact(name) for table in everywhere)] == []
+@pytest.mark.parametrize("name", registry.names())
+def test_every_name_in_the_rename_table_is_a_flag_of_some_version(name: str) -> None:
+    union = tables.catalog(name).union
+    renames: Renames = import_module(f"tokpit.engines.{name}.renames").RENAMES
+    assert renames.chains
+    named = [*(flag for chain in renames.chains for flag in chain), *renames.advice, *renames.advice.values()]
+    assert [flag for flag in named if union.exact(flag) is None] == []
 
 
 def test_every_removed_flag_is_either_renamed_or_said_to_be_gone() -> None:

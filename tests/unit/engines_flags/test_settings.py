@@ -7,9 +7,10 @@ import json
 import msgspec
 import pytest
 
+from tokpit.domain.hostfacts import HostFacts, ModelFacts
 from tokpit.domain.settings import Settings
 from tokpit.engines import registry
-from tokpit.engines.flagkit import report
+from tokpit.engines.base import Engine
 from tokpit.errors import UsageError
 
 SGLANG, VLLM, LLAMA = registry.engine("sglang"), registry.engine("vllm"), registry.engine("llamacpp")
@@ -83,9 +84,13 @@ def test_host_cache_gb_become_gib_of_kv_offload_on_vllm() -> None:
 
 
 def test_the_change_of_unit_is_said() -> None:
-    assert "139.698 GiB" in report.notes("vllm", Settings(hicache_gb=150.0))[0]
-    assert "600 GB on 4 ranks" in report.notes("sglang", Settings(hicache_gb=150.0, tp=4))[0]
-    assert report.notes("vllm", Settings(tp=4)) == []
+    def said(engine: Engine, wanted: Settings) -> list[str]:
+        answers = engine.check_rules(wanted, None, ModelFacts(), HostFacts(), {})
+        return [answer.sentence for answer in answers if answer.code in ("OFFLOAD_UNIT", "HICACHE_PER_RANK")]
+
+    assert "139.698 GiB" in said(VLLM, Settings(hicache_gb=150.0))[0]
+    assert "600.0 GB" in said(SGLANG, Settings(hicache_gb=150.0, tp=4))[0]
+    assert said(VLLM, Settings(tp=4)) == []
 
 
 def test_a_renamed_flag_is_written_as_the_version_calls_it_whatever_it_was_read_as() -> None:

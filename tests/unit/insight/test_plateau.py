@@ -145,3 +145,25 @@ def test_facts_take_units_and_other_spellings() -> None:
     assert unknown == ("colour",)
     with pytest.raises(ValueError, match="accept_len is a number"):
         parse_facts({"accept_len": "long"})
+
+
+def test_first_level_that_was_measured_cold() -> None:
+    found = findings(sweep([(1, 8, 130.0, 31.0), (4, 8, 20.0, 190.0), (8, 16, 22.0, 330.0)]), requested_output=500)
+    assert one(found, "COLD_START").levels == (1,)
+
+
+def test_level_that_ended_at_a_time_limit() -> None:
+    points = list(engine_sweep(cap=999, fixed_s=10, each_s=0.4, levels=(1, 4, 8)))
+    points[-1] = msgspec.structs.replace(points[-1], ok=5, err=11, elapsed_s=600.2)
+    assert one(findings(tuple(points)), "CLIENT_TIMEOUT").levels == (8,)
+
+
+def test_measured_latency_that_contradicts_the_rate() -> None:
+    points = list(engine_sweep(cap=999, fixed_s=10, each_s=0.1, levels=(1, 4, 16)))
+    points[-1] = msgspec.structs.replace(points[-1], e2e_mean_s=1.2)
+    assert one(findings(tuple(points)), "LITTLE").levels == (16,)
+
+
+def test_cap_of_about_a_hundred_may_be_the_clients() -> None:
+    points = engine_sweep(cap=100, fixed_s=10, each_s=0.02, levels=(8, 16, 32, 64, 96, 200, 400, 600))
+    assert one(findings(points), "CLIENT_LIMIT").confidence == "possible"

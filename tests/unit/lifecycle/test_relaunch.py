@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from lifecycle_tools import alive
+from lifecycle_tools import alive, serve
+from sshd import Sshd
+from tokpit.config.inventory import Inventory
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import LaunchError, StartFailed
+from tokpit.ops import relaunch, stop
 from tokpit.ops.difference import differences
 from tokpit.ops.gate import ConfirmRequest
-from tokpit.ops.launch import Launched
+from tokpit.ops.launch import Launched, plan
+from tokpit.ops.managers import Manager
 from tokpit.ops.session import Session
 
 BOOM = "ValueError: no room for the cache"
@@ -114,3 +120,88 @@ def test_settings_that_differ_are_told_by_name_and_flags_by_their_words() -> Non
         "--seed: 1 -> 2",
         "--api-key: not given -> ***",
     ]
+
+
+async def test_a_units_server_is_stopped_and_brought_back_through_its_unit(
+    session: Session, engine_dir: Path, home: Path, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Stands in for systemd: one unit, whose main process it starts and ends.
+    program = home / "bin" / "systemctl"
+    program.parent.mkdir()
+    command = f"{engine_dir}/bin/python {engine_dir}/bin/vllm serve tiny --port {unused_tcp_port}"
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >> {home}/asked\n'
+        f"case $1 in\nstart) setsid -f sh -c 'echo $$ > {home}/pid; exec {command}' </dev/null >{home}/log 2>&1 ;;\n"
+        f'stop) kill "$(cat {home}/pid)" ;;\nesac\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    (await serve(engine_dir, unused_tcp_port, starter=[str(program), "start", "serve.service"])).wait()
+    (info,) = [s for s in await session.find("local") if s.port == unused_tcp_port]
+    host = session.host("local")
+    unit = Manager(kind="systemd", name="serve.service", restart="always")
+    spec = LaunchSpec(
+        host="local", engine="vllm", program=(str(engine_dir),), settings=info.settings, env={"FAKE_FAILS": BOOM}
+    )
+    after = await plan(session, spec, replacing=info)
+    job = msgspec.structs.replace(await stop.plan(host, info), manager=unit)
+    whole = relaunch.Relaunch(info=info, job=job, after=after, before=after, changes=(), rollback=True, timeout_s=40.0)
+    assert job.lines[0] == "systemctl stop serve.service"
+    with pytest.raises(StartFailed, match="earlier server was started again"):
+        await relaunch.run(session, host, whole)
+    assert (home / "asked").read_text().splitlines() == [
+        "start serve.service",
+        "stop serve.service",
+        "start serve.service",
+    ]
+    (back,) = [s for s in await session.find("local") if s.port == unused_tcp_port]
+    assert back.pid not in (info.pid, 0)
+    assert not alive(info.pid)
+
+
+async def test_a_launch_over_ssh_is_found_and_stopped_by_another_tokpit(
+    sshd: Sshd, engine_dir: Path, mark: str, tmp_path: Path, unused_tcp_port: int
+) -> None:
+    inventory = Inventory(hosts={"box": sshd.spec("box")})
+    spec = LaunchSpec(
+        host="box",
+        engine="vllm",
+        program=(str(engine_dir),),
+        settings=Settings(model="tiny", port=unused_tcp_port),
+        env={"FAKE_LEAVES": "1", "FAKE_FORGETS": "1", "FAKE_MARK": mark},
+    )
+    async with Session(inventory, history_path=tmp_path / "one.sqlite", assume_yes=True) as first:
+        launched = await first.execute("server.launch", spec=spec, timeout_s=40)
+    async with Session(inventory, history_path=tmp_path / "two.sqlite", assume_yes=True) as second:
+        (info,) = [s for s in await second.find("box") if s.port == unused_tcp_port]
+        assert (info.pid, info.launched_by_tokpit) == (launched.state.pid, True)
+        done = await second.execute("server.stop", target=f"box:{unused_tcp_port}", term_wait_s=0.5)
+    assert len(done.left_group) == 1
+    assert not any(alive(pid) for pid in done.members)
+    lines = (sshd.home / ".local/state/tokpit/audit.log").read_text().splitlines()
+    assert [line.split()[2:4] for line in lines] == [["server.launch", "done:"], ["server.stop", "done:"]]
+
+
+async def test_an_image_gives_program_and_version_and_a_missing_one_is_named_before_anything_starts(
+    session: Session, home: Path, monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int
+) -> None:
+    program = home / "bin" / "docker"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\ncase "$*" in *:v0.30.1) echo sha256:1 ;; version*) echo x ;;\n'
+                       '*) echo "Error: No such image: $6" >&2; exit 1 ;; esac\n')  # fmt: skip
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    spec = LaunchSpec(
+        host="local",
+        engine="vllm",
+        program=(),
+        settings=Settings(model="org/tiny", port=unused_tcp_port, tp=1),
+        method="docker",
+        image="vllm/vllm-openai:v0.30.1",
+    )
+    made = await plan(session, spec)
+    assert (made.argv[:3], made.spec.version) == (("vllm", "serve", "org/tiny"), "0.30.1")
+    assert made.handle.startswith("tokpit-vllm-")
+    with pytest.raises(LaunchError, match="No such image") as caught:
+        await plan(session, msgspec.structs.replace(spec, image="vllm/vllm-openai:v9"))
+    assert caught.value.hint == "get it first: docker pull vllm/vllm-openai:v9"

@@ -10,29 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lifecycle_tools import alive
+from lifecycle_tools import alive, serve
 from tokpit.errors import StopError, TargetError
 from tokpit.ops.session import Session
 from tokpit.ops.stop import Stopped
-
-
-async def serve(engine_dir: Path, port: int, *, shell: str = "", **env: str) -> subprocess.Popen[bytes]:
-    """Start the stand-in engine as somebody else would, and wait until it listens."""
-    command = [f"{engine_dir}/bin/python", f"{engine_dir}/bin/vllm", "serve", "tiny", "--port", str(port)]
-    argv = ["sh", "-c", shell.format(command=" ".join(command))] if shell else command
-    log = (engine_dir / f"{port}.log").open("ab")
-    process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **env}
-    )
-    log.close()
-    for _ in range(400):
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.close()
-            return process
-        except OSError:
-            await asyncio.sleep(0.02)
-    raise AssertionError("the stand-in engine does not listen")
 
 
 async def stop(session: Session, port: int, **args: object) -> Stopped:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sweep_tools import level_result, page, sample
+from tokpit.domain.records import GpuProcess, GpuRecord, GpuSample
 from tokpit.load.plan import Plan
 from tokpit.load.results import Check, LevelResult
 from tokpit.ops.sweep_checks import judged, level_of, void
-from tokpit.ops.sweep_server import Seen
+from tokpit.ops.sweep_server import Seen, slowed
 
 PLAN = Plan(url="http://h", levels=(12,), max_tokens=500)
 STEADY = tuple(sample(float(t)) for t in range(1, 11))
@@ -62,6 +63,14 @@ def test_tokens_made_for_others_are_not_laid_at_the_clients_door() -> None:
 def test_a_busy_client_is_not_excused_by_others() -> None:
     crowded = tuple(sample(float(t), running=17.0) for t in range(1, 11))
     assert failed(Seen(samples=crowded), level_result(client_cpu=0.97)) == {"CLIENT_BOUND"}
+
+
+def test_a_sweep_on_the_host_is_not_told_to_go_there() -> None:
+    busy = level_result(client_cpu=0.97)
+    here, there = (judged(busy, PLAN, Seen(), on_host=on_host) for on_host in (False, True))
+    assert "run the sweep on the host" in void(here)
+    assert void(there)
+    assert "run the sweep on the host" not in void(there)
 
 
 def test_tokens_that_the_server_never_made_are_a_mismatch() -> None:
@@ -147,6 +156,20 @@ def test_a_hot_gpu_spoils_a_level_and_a_power_limit_does_not() -> None:
     assert capped is not None
     assert capped.ok is True
     assert level_of(judged(level_result(), PLAN, hot), hot).result["throttled"] == ["hw-thermal"]
+
+
+def test_only_the_servers_own_gpus_count() -> None:
+    gpus = tuple(
+        GpuSample(index=i, uuid=f"GPU-{i}", name="L40S", throttle=("hw-slowdown",) if i else ()) for i in range(3)
+    )
+    mine = (GpuProcess("GPU-0", 41), GpuProcess("GPU-1", 42), GpuProcess("GPU-2", 99))
+    record = GpuRecord("h", 0.0, gpus, processes=mine)
+    assert slowed(record, {41, 42}) == {"hw-slowdown": {1}}
+    assert slowed(record, {7}) == {"hw-slowdown": {1, 2}}, "nothing says which GPUs it uses"
+
+
+def test_a_server_that_was_not_idle_at_the_begin_is_told() -> None:
+    assert failed(Seen(left_before=4.0)) == {"BUSY_SERVER"}
 
 
 def test_answers_without_a_token_are_void_and_not_zero_tokens_a_second() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,10 +17,14 @@ import pytest
 
 from load_server import HOLD, ScriptServer, answer, role, token
 from sshd import Sshd
+from tokpit.domain.hostspec import HostSpec
+from tokpit.domain.server import ServerInfo
 from tokpit.errors import HostError, LoadError, RemoteFailed
 from tokpit.load import events
 from tokpit.load.plan import Plan
-from tokpit.ops.sweep_from import Here, OnHost, candidates, choose, find_on_host
+from tokpit.ops.sweep_from import Here, choose
+from tokpit.ops.sweep_onhost import OnHost, candidates, find_on_host
+from tokpit.transport.local import LocalHost
 from tokpit.transport.open import open_host
 from tokpit.transport.ssh import SshHost
 
@@ -148,7 +153,7 @@ import asyncio, sys
 import msgspec
 from tokpit.domain.hostspec import HostSpec
 from tokpit.load.plan import Plan
-from tokpit.ops.sweep_from import find_on_host
+from tokpit.ops.sweep_onhost import find_on_host
 from tokpit.transport.open import open_host
 
 async def main():
@@ -181,11 +186,40 @@ _PATH = {"PYTHONPATH": str(Path(__file__).parents[3] / "src")}
 
 async def test_a_silence_ends_it(source: OnHost, sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
     """A link may die without telling either end."""
-    monkeypatch.setattr("tokpit.ops.sweep_from.PATIENCE_S", 0.5)
+    monkeypatch.setattr("tokpit.ops.sweep_onhost.PATIENCE_S", 0.5)
+    await source.close()
     async with ScriptServer(lambda body, index: [role(), token(), HOLD]) as server:
         plan = Plan(url=server.url, model="m", levels=(1,), requests=2, warmup=0)
         result = await source.run(plan, no_event, asyncio.Event())
     assert result.status == "stopped"
+    await until(lambda: not generators(sshd.home))
+
+
+async def test_this_machine_runs_it_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    local = LocalHost(HostSpec(name="local", local=True))
+    source, _ = await choose("auto", local, None)
+    try:
+        await source.ready()
+        await until(lambda: generators(tmp_path))
+        async with ScriptServer(lambda body, index: answer(5)) as server:
+            plan = Plan(url=server.url, levels=(2,), requests=4, max_tokens=5, warmup=0)
+            result = await source.run(plan, no_event, asyncio.Event())
+        assert (result.levels[0].ok, result.levels[0].output_tokens) == (4, 20)
+        await source.close()
+        await until(lambda: not generators(tmp_path))
+    finally:
+        await local.close()
+    assert source.where == "host"
+
+
+async def test_a_connection_without_a_free_session_is_measured_from_here(host: SshHost, source: OnHost) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        while host.lasting_free():
+            await stack.enter_async_context(host.stream("sleep 60"))
+        other = await find_on_host(host, None)
+        with pytest.raises(RemoteFailed, match="no place"):
+            await other.ready()
 
 
 async def test_a_host_without_a_python_says_so_and_auto_measures_from_here(host: SshHost) -> None:
@@ -219,10 +253,6 @@ async def test_a_plan_that_the_generator_refuses_is_an_error(source: OnHost) -> 
 
 
 def test_the_servers_own_interpreter_comes_first() -> None:
-    from tokpit.domain.hostspec import HostSpec
-    from tokpit.domain.server import ServerInfo
-    from tokpit.transport.local import LocalHost
-
     programs = {"sglang": "/opt/sgl", "vllm": "/opt/v/bin/vllm serve", "llamacpp": "/opt/p/bin/python3 -m x"}
     host = LocalHost(HostSpec(name="h", programs=programs))
     info = ServerInfo(host="h", engine="vllm", pid=1, start_ticks=1, pgid=1, python="/srv/venv/bin/python")

@@ -9,6 +9,7 @@ import msgspec
 from tokpit.domain.settings import Settings
 from tokpit.engines.flagkit.dialect import Dialect, Word, read
 from tokpit.engines.flagkit.kinds import human_int, to_float
+from tokpit.engines.flagkit.renames import Renames
 from tokpit.engines.flagkit.tables import Catalog, FlagTable, Pick
 from tokpit.errors import UsageError
 
@@ -26,10 +27,13 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Map:
-    """The rules of one engine with its dialect and catalog."""
+    """The rules of one engine with its dialect, catalog and renames."""
 
-    def __init__(self, title: str, rules: Iterable[Rule], dialect: Dialect, catalog: Callable[[], Catalog]) -> None:
+    def __init__(
+        self, title: str, rules: Iterable[Rule], dialect: Dialect, catalog: Callable[[], Catalog], renames: Renames
+    ) -> None:
         self.title = title
+        self.renames = renames
         self.rules = tuple(rules)
         self.dialect = dialect
         self.catalog = catalog

@@ -9,7 +9,6 @@ import msgspec
 
 from tokpit.engines import version as versions
 from tokpit.engines.base import FlagIssue, FlagSpec
-from tokpit.engines.flagkit import renames
 from tokpit.engines.flagkit.canon import Map
 from tokpit.engines.flagkit.dialect import Word, read
 from tokpit.engines.flagkit.kinds import human_int
@@ -105,7 +104,7 @@ class _Checker:
         if word.problem == "takes-no-value":
             sentence = f"{word.option} is a switch and takes no value"
             return [self.issue(word.option, "bad-value", sentence, word.name, severity="error")]
-        if successor := renames.stub(self.engine.title, word.name, self.table):
+        if successor := self.engine.renames.stub(word.name, self.table):
             return [self.issue(word.option, "renamed", f"{self.name} calls {word.name} {successor}", successor)]
         return [*self._deprecated(word), *self._values(word)]
 
@@ -119,7 +118,7 @@ class _Checker:
 
     def _foreign(self, word: Word) -> FlagIssue:
         seen = self.catalog.seen(word.name)
-        successor = renames.other_name(self.engine.title, word.name, self.table, self.catalog)
+        successor = self.engine.renames.other_name(word.name, self.table, self.catalog)
         span = self.catalog.span(word.name)
         if successor:
             return self.issue(
@@ -132,12 +131,12 @@ class _Checker:
         if later:
             near = nearest(word.option, self.table.options)
             return self.issue(word.option, "unknown", f"{self.name} has no {word.name} yet (it is in {span})", near)
-        near = renames.advice(word.name, self.table)
+        near = self.engine.renames.look_at(word.name, self.table)
         sentence = f"{self.name} no longer has {word.name} (it was in {span})" + (f"; see {near}" if near else "")
         return self.issue(word.option, "removed", sentence, near)
 
     def _deprecated(self, word: Word) -> list[FlagIssue]:
-        successor = renames.deprecated(self.engine.title, word.name, self.table)
+        successor = self.engine.renames.successor(word.name, self.table)
         if successor is None:
             return []
         sentence = f"{word.name} is deprecated in {self.name}" + (f"; use {successor}" if successor else "")

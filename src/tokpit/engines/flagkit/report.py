@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tokpit.domain.settings import Settings
 from tokpit.engines import registry
 from tokpit.engines.base import FlagIssue, FlagSpec
 from tokpit.engines.flagkit import tables
@@ -47,19 +46,3 @@ def versions(engine_name: str) -> tuple[str, ...]:
     """The sampled versions, oldest first. Raises UsageError for an unknown engine."""
     registry.engine(engine_name)
     return tables.catalog(engine_name).versions
-
-
-def notes(engine_name: str, settings: Settings) -> list[str]:
-    """What the translation of settings to flags does to units, in sentences, to be shown beside the flags."""
-    out = []
-    if settings.hicache_gb:
-        gb = settings.hicache_gb
-        if engine_name == "vllm":
-            out.append(
-                f"host cache {gb:g} GB (1e9 bytes) is {gb * 1e9 / 2**30:.3f} GiB of KV offload, in total over ranks"
-            )
-        elif engine_name == "sglang":
-            ranks = (settings.tp or 1) * (settings.pp or 1)
-            total = f": {gb * ranks:g} GB on {ranks} ranks" if ranks > 1 else ""
-            out.append(f"--hicache-size {gb:g} is GB (1e9 bytes) per rank{total}")
-    return out

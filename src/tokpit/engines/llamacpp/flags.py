@@ -12,6 +12,7 @@ from tokpit.engines import version as versions
 from tokpit.engines.flagkit.canon import Map, Rule, refuse, settings
 from tokpit.engines.flagkit.dialect import Dialect
 from tokpit.engines.flagkit.tables import catalog
+from tokpit.engines.llamacpp.renames import RENAMES
 from tokpit.errors import UsageError
 
 DIALECT = Dialect(argparse=False, underscores=True)
@@ -30,7 +31,7 @@ _RULES = (
     Rule(setting="draft_model", options=("--spec-draft-model", "--model-draft", "-md")),
     Rule(setting="metrics", options=("--metrics",), kind="on"),
 )
-MAP = Map("llama-server", _RULES, DIALECT, partial(catalog, "llamacpp"))
+MAP = Map("llama-server", _RULES, DIALECT, partial(catalog, "llamacpp"), RENAMES)
 
 _WORDS = {
     "mtp": "draft-mtp",

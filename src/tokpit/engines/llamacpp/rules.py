@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tokpit.domain.hostfacts import HostFacts, ModelFacts
-from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import RuleAnswer
-from tokpit.engines.verdictkit.ask import Ask, Rule, answer, fix, run
+from tokpit.engines.verdictkit.ask import Ask, Rule, answer, fix
 from tokpit.engines.verdictkit.host_rules import environment_is_well_formed, gpu_is_there, paths_exist, port_is_free
 
 DEFAULT_PORT = 8080
@@ -84,23 +80,3 @@ RULES: tuple[Rule, ...] = (
     draft_model_given,
     quantised_cache_needs_flash,
 )
-
-
-def check(
-    settings: Settings,
-    version: str | None = None,
-    model: ModelFacts | None = None,
-    host: HostFacts | None = None,
-    env: Mapping[str, str] | None = None,
-) -> list[RuleAnswer]:
-    """What the rules say before a start, errors first."""
-    return run(
-        RULES,
-        Ask(
-            settings=settings,
-            version=version,
-            model=model or ModelFacts(),
-            host=host or HostFacts(),
-            env=env or {},
-        ),
-    )

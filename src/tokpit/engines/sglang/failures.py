@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from tokpit.domain.records import LogRecord
-from tokpit.domain.settings import Settings
-from tokpit.domain.verdict import Verdict
 from tokpit.engines.sglang.signatures import BUGS, CONFIG, DEATH, MEMORY
 from tokpit.engines.verdictkit.course import Dialect
 from tokpit.engines.verdictkit.flags import FLAGS
-from tokpit.engines.verdictkit.judge import judge
 from tokpit.engines.verdictkit.shared_gpu import CPU_FALLBACK, GPU
 from tokpit.engines.verdictkit.shared_hub import MODEL
 from tokpit.engines.verdictkit.shared_nccl import INTERNAL_PORTS, RANKS
@@ -73,14 +68,3 @@ DIALECT = Dialect(
     facts=re.compile(r"['\"]?(?P<key>\w+)['\"]?\s*[=:]\s*(?P<value>'[^']*'|\"[^\"]*\"|[^,\s})]+)"),
     echo=re.compile(r"^server_args="),
 )
-
-
-def verdict(
-    records: Sequence[LogRecord],
-    exit_code: int | None = None,
-    signal: str | None = None,
-    *,
-    settings: Settings | None = None,
-) -> Verdict | None:
-    """Why this start or run failed; None where nothing says so. `settings`: those of the launch, if known."""
-    return judge(DIALECT, records, exit_code, signal, settings)

@@ -11,6 +11,7 @@ from tokpit.domain.settings import Settings
 from tokpit.engines.flagkit.canon import Map, Rule, refuse, settings
 from tokpit.engines.flagkit.dialect import Dialect
 from tokpit.engines.flagkit.tables import Pick, catalog
+from tokpit.engines.sglang.renames import RENAMES
 from tokpit.errors import UsageError
 
 DIALECT = Dialect(positional=True)
@@ -50,7 +51,7 @@ _RULES = (
     Rule(setting="tool_parser", options=("--tool-call-parser",)),
     Rule(setting="metrics", options=("--enable-metrics",), kind="on"),
 )
-MAP = Map("SGLang", _RULES, DIALECT, partial(catalog, "sglang"))
+MAP = Map("SGLang", _RULES, DIALECT, partial(catalog, "sglang"), RENAMES)
 
 _WORDS = {
     "mtp": "NEXTN",

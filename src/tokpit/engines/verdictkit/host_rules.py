@@ -177,6 +177,20 @@ def environment_is_well_formed(ask: Ask) -> RuleAnswer | None:
     return None
 
 
+def cache_is_where_it_is_looked_for(ask: Ask) -> RuleAnswer | None:
+    """The library appends /hub to HF_HOME by itself; with a path that ends so, the cache is missed."""
+    home = ask.env.get("HF_HOME", "").rstrip("/")
+    if not home.endswith("/hub") or "HF_HUB_CACHE" in ask.env:
+        return None
+    parent = home.removesuffix("/hub")
+    return answer(
+        "HF_HOME_SUFFIX",
+        "warning",
+        f"HF_HOME={home} ends in /hub, and the library appends /hub again: models are looked for in {home}/hub.",
+        fixes=(Fix(label=f"HF_HOME={parent}", env={"HF_HOME": parent}),),
+    )
+
+
 def gpu_is_there(ask: Ask) -> RuleAnswer | None:
     """A GPU engine on a host without a usable GPU runs on the CPU, or not at all."""
     if ask.flag("--device") == "cpu" or ask.host.gpu_count != 0 or ask.host.platform == "cpu":
@@ -194,5 +208,6 @@ SHARED = (
     paths_exist,
     context_fits_model,
     environment_is_well_formed,
+    cache_is_where_it_is_looked_for,
     gpu_is_there,
 )

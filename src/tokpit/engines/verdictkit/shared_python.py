@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tokpit.domain.verdict import Verdict
+from tokpit.engines import registry
 from tokpit.engines.verdictkit.signature import Case, Rank, Signature, retell, sig
 
 _TOOLS = r"ninja|nvcc|gcc|g\+\+|cc|c\+\+|clang|cmake|make|hipcc|ptxas|cuobjdump|git"
-_ENGINES = ("sglang", "vllm", "llama_cpp")
 _INSTALL = (
     "Install it in the environment that serves, and put it on the PATH of the launch (`command -v {tool}` "
     "there, not in a login shell)."
@@ -16,7 +16,7 @@ _INSTALL = (
 def missing_module(verdict: Verdict, case: Case) -> Verdict:
     """The engine itself missing is another matter than one of its packages."""
     module = str(verdict.figures.get("module", ""))
-    if module.split(".", maxsplit=1)[0] in _ENGINES:
+    if any(module.split(".", maxsplit=1)[0] in engine.packages for engine in registry.engines()):
         return retell(
             verdict,
             code="ENGINE_NOT_INSTALLED",

@@ -13,6 +13,7 @@ from tokpit.engines.flagkit.canon import Map, Rule, refuse, settings
 from tokpit.engines.flagkit.dialect import Dialect
 from tokpit.engines.flagkit.tables import Pick, catalog
 from tokpit.engines.vllm import speculation
+from tokpit.engines.vllm.renames import RENAMES
 from tokpit.errors import UsageError
 
 DIALECT = Dialect(underscores=True, dotted=True, binary_capitals=True, positional=True)
@@ -38,7 +39,7 @@ _RULES = (
     Rule(setting="reasoning_parser", options=("--reasoning-parser",)),
     Rule(setting="tool_parser", options=("--tool-call-parser",)),
 )
-MAP = Map("vLLM", _RULES, DIALECT, partial(catalog, "vllm"))
+MAP = Map("vLLM", _RULES, DIALECT, partial(catalog, "vllm"), RENAMES)
 
 _REFUSED = {
     "kv_tokens": "set kv_cache memory by mem_fraction or --kv-cache-memory-bytes",

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tokpit.domain.hostfacts import HostFacts, ModelFacts
-from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import RuleAnswer
-from tokpit.engines.verdictkit.ask import Ask, Rule, answer, fix, gb, run
+from tokpit.engines.verdictkit.ask import Ask, Rule, answer, fix, gb
 from tokpit.engines.verdictkit.host_rules import SHARED, port_is_free
 from tokpit.engines.vllm.capacity import (
     default_max_num_seqs,
@@ -32,6 +28,20 @@ def offload_platform(ask: Ask) -> RuleAnswer | None:
         return None
     return answer(
         "OFFLOAD_UNSUPPORTED", "error", "KV offload needs a GPU: vLLM refuses it on the CPU.", fixes=(_NO_OFFLOAD,)
+    )
+
+
+def offload_unit(ask: Ask) -> RuleAnswer | None:
+    """A host cache named in GB becomes GiB of KV offload."""
+    size = ask.settings.hicache_gb
+    if not size:
+        return None
+    return answer(
+        "OFFLOAD_UNIT",
+        "info",
+        f"A host cache of {size:g} GB is given to vLLM as {size * 1e9 / 2**30:.3f} GiB of KV offload, in total over "
+        "ranks.",
+        f"{size:g} x 1e9 bytes / 2**30",
     )
 
 
@@ -226,6 +236,7 @@ RULES: tuple[Rule, ...] = (
     *SHARED,
     port,
     offload_platform,
+    offload_unit,
     offload_memory,
     offload_on_hybrid,
     speculation_on_hybrid,
@@ -236,23 +247,3 @@ RULES: tuple[Rule, ...] = (
     method_exists,
     steps_given,
 )
-
-
-def check(
-    settings: Settings,
-    version: str | None = None,
-    model: ModelFacts | None = None,
-    host: HostFacts | None = None,
-    env: Mapping[str, str] | None = None,
-) -> list[RuleAnswer]:
-    """What the rules say before a start, errors first."""
-    return run(
-        RULES,
-        Ask(
-            settings=settings,
-            version=version,
-            model=model or ModelFacts(),
-            host=host or HostFacts(),
-            env=env or {},
-        ),
-    )

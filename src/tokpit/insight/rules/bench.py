@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tokpit.domain.finding import Finding
 from tokpit.insight.evidence import Evidence
+from tokpit.insight.rules.log_words import some
 from tokpit.insight.words import num, percent
 
 _RATIO = 1.15
@@ -94,6 +95,33 @@ def client_limit(evidence: Evidence) -> Sequence[Finding]:
             next_action="Lift the client's connection limit (0 or C) and look at its limit of open files.",
         ),
     )
+
+
+def client_limit_rows(evidence: Evidence) -> Sequence[Finding]:
+    """A log on which the number that runs never changes and stays below what the client means to send."""
+    wanted = evidence.facts.concurrency
+    found = []
+    for log in evidence.logs if wanted else ():
+        rows = log.busy
+        most = max((r.running or 0.0 for r in rows), default=0.0)
+        cap = evidence.facts.max_running_requests
+        steady = [r for r in rows if r.running == most and not r.queued]
+        if len(rows) < 3 or len(steady) < 0.6 * len(rows) or any(r.queued for r in rows):
+            continue
+        if most >= 0.95 * (wanted or 0) or (cap is not None and cap <= most):
+            continue
+        found.append(
+            Finding(
+                code="CLIENT_LIMIT",
+                severity="error",
+                claim=f"The server ran {num(most)} and 0 waited at C={wanted}: the client is held to {num(most)} "
+                "connections.",
+                evidence=some(log, steady, 2),
+                confidence="sure" if most == 100 else "likely",
+                next_action="Lift the client's connection limit (0 or C) and look at its limit of open files.",
+            )
+        )
+    return found
 
 
 def lost(evidence: Evidence) -> Sequence[Finding]:

@@ -199,6 +199,34 @@ def _parting(first: Curve, other: Curve) -> tuple[int, int, float] | None:
     return None
 
 
+def crossing(evidence: Evidence) -> Sequence[Finding]:
+    """Two sweeps of which one is faster at few requests and the other at many."""
+    if evidence.curve is None:
+        return ()
+    known = {p.concurrency: p.tps for p in evidence.curve.points}
+    found = []
+    for name, other in evidence.others:
+        both = [(p.concurrency, p.tps / known[p.concurrency]) for p in other.points if p.concurrency in known]
+        if len(both) < 2 or other.cliffs or evidence.curve.cliffs:
+            continue
+        (low, first), (high, last) = both[0], both[-1]
+        if not ((first > 1.05 and last < 0.95) or (first < 0.95 and last > 1.05)):
+            continue
+        found.append(
+            Finding(
+                code="SWEEPS_CROSS",
+                severity="info",
+                claim=f"{name} gives {percent(first)} of the other sweep's rate at C={low} and {percent(last)} at "
+                f"C={high}: "
+                "which is better depends on the load.",
+                arithmetic=", ".join(f"C={c}: {num(ratio)}" for c, ratio in both),
+                next_action="Choose by the concurrency that is really served.",
+                levels=(low, high),
+            )
+        )
+    return found
+
+
 def history(evidence: Evidence) -> Sequence[Finding]:
     """A rate far above all earlier runs of the same profile."""
     curve, known = evidence.curve, evidence.known_tps

@@ -30,7 +30,8 @@ def answers(evidence: Evidence) -> Sequence[Finding]:
     return [
         Finding(
             code=answer.code,
-            severity=answer.severity,
+            # A server that was measured has started all the same.
+            severity="warning" if evidence.curve is not None or evidence.logs else answer.severity,
             claim=answer.sentence,
             arithmetic=answer.arithmetic,
             next_action=f"Change: {answer.fixes[0].label}." if answer.fixes else "",

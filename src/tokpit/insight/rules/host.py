@@ -29,21 +29,26 @@ def host_cache(evidence: Evidence) -> Sequence[Finding]:
     reserve = f.hicache_reserve_gb or 0.0
     least = min(limits, default=None)
     short = least is not None and total + reserve > least[0]
-    doubled = pools > 1 and f.hicache_gb is not None and total > 1.5 * f.hicache_gb
-    if not short and not doubled:
+    echoed = any(log.facts.hicache_gb for log in evidence.logs)
+    ranks = f.hicache_ranks or 1
+    multiplied = f.hicache_gb is not None and not echoed and total > 1.5 * f.hicache_gb
+    if not short and not multiplied:
         return ()
-    asked = f"{num(f.hicache_gb)} GB asked for, " if f.hicache_gb else ""
-    sums = f"{asked}{pools} pools: {num(total, 4)} GB" + (f" + {num(reserve)} GB reserve" if reserve else "")
+    parts = [f"{num(total / pools / ranks, 4)} GB"]
+    parts += [f"{pools} pools (KV and state)"] if pools > 1 else []
+    parts += [f"{ranks} ranks"] if ranks > 1 else []
+    sums = f"{' x '.join(parts)} = {num(total, 4)} GB" if len(parts) > 1 else f"{num(total, 4)} GB"
+    sums += f" + {num(reserve)} GB reserve" if reserve else ""
     if least is not None:
         sums += f" {'>' if short else '<='} {num(least[0], 4)} GB ({least[1]})"
+    many = f"{num(f.hicache_gb)} GB were asked for: " if f.hicache_gb else ""
     return (
         Finding(
-            code="HICACHE_DOUBLED_ON_HYBRID" if pools > 1 else "HOST_MEM_RESERVE",
-            severity="error" if short else "warning",
+            code="HICACHE_DOUBLED_ON_HYBRID" if pools > 1 else "HICACHE_PER_RANK" if ranks > 1 else "HOST_MEM_RESERVE",
+            severity="warning" if short else "info",
             claim=f"The host cache takes {num(total, 4)} GB of host memory"
-            + (f" in {pools} pools (KV and state)" if pools > 1 else "")
-            + (f", of {num(least[0], 4)} GB ({least[1]})." if least is not None else "."),
-            arithmetic=sums,
+            + (f", and {num(least[0], 4)} GB are there ({least[1]})." if least is not None else "."),
+            arithmetic=many + sums,
             next_action="Ask for a smaller --hicache-size: it is allocated once for each pool and rank.",
             figures={"total_gb": total},
         ),

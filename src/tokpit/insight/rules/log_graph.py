@@ -17,6 +17,20 @@ def rule(evidence: Evidence) -> Sequence[Finding]:
     return [found for log in evidence.logs if (found := _log(log, evidence.facts)) is not None]
 
 
+def by_flag(evidence: Evidence) -> Sequence[Finding]:
+    """Graphs that were switched off on the command line."""
+    if not evidence.facts.graph_off or any(row.graph for log in evidence.logs for row in log.of(DECODE)):
+        return ()
+    return (
+        Finding(
+            code="GRAPH_OFF",
+            severity="info",
+            claim="Graphs are switched off by a flag: every step pays for its launches, most of all with few requests.",
+            next_action="Leave out --enforce-eager or --disable-cuda-graph and compare, unless memory forbids it.",
+        ),
+    )
+
+
 def _log(log: Digest, facts: Facts) -> Finding | None:
     spoken = [row for row in log.of(DECODE) if row.graph is not None and row.running]
     off = [row for row in spoken if row.graph is False]

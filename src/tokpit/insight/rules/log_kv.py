@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tokpit.domain.finding import Finding
 from tokpit.insight.digest import Digest
 from tokpit.insight.evidence import Evidence
-from tokpit.insight.rules.log_words import place
+from tokpit.insight.rules.log_words import place, some, span
 from tokpit.insight.words import num, percent
 
 _FEW = 3
@@ -56,25 +56,42 @@ def _log(log: Digest) -> Finding | None:
     )
 
 
+def preempted_rows(evidence: Evidence) -> Sequence[Finding]:
+    """Preemptions printed on the lines of engine statistics."""
+    found = []
+    for log in evidence.logs:
+        rows = [r for r in log.busy if r.preempted is not None]
+        total = sum(r.preempted or 0.0 for r in rows)
+        seconds = span(rows)
+        if not seconds or total / seconds < _STORM_PER_S:
+            continue
+        found.append(_storm(total, seconds, max(r.kv or 0.0 for r in rows), some(log, rows)))
+    return found
+
+
 def preemption(evidence: Evidence) -> Sequence[Finding]:
     """Many preemptions by the server's counter, with the KV cache full."""
     facts = evidence.facts
     if not facts.preemptions or not facts.window_s:
         return ()
-    rate = facts.preemptions / facts.window_s
     full = facts.kv_usage is None or facts.kv_usage > 0.9
-    if rate < _STORM_PER_S or not full:
+    if facts.preemptions / facts.window_s < _STORM_PER_S or not full:
         return ()
-    usage = f", KV {percent(facts.kv_usage)} used" if facts.kv_usage is not None else ""
-    return (
-        Finding(
-            code="PREEMPTION_STORM",
-            severity="warning",
-            claim=f"{num(facts.preemptions, 6)} preemptions in {num(facts.window_s)} s ({num(rate, 2)}/s){usage}: more "
-            "is admitted than the KV cache can hold, and work is done twice.",
-            arithmetic=f"{num(facts.preemptions, 6)} / {num(facts.window_s)} s = {num(rate, 2)}/s",
-            next_action="Lower the cap on running requests, give the KV cache more memory or set a watermark; do not "
-            "compare this level.",
-            figures={"per_s": rate},
-        ),
+    return (_storm(facts.preemptions, facts.window_s, facts.kv_usage, ()),)
+
+
+def _storm(count: float, seconds: float, kv: float | None, evidence: tuple[str, ...]) -> Finding:
+    usage = f", KV {percent(kv)} used" if kv is not None else ""
+    rate = count / seconds
+    return Finding(
+        code="PREEMPTION_STORM",
+        severity="warning",
+        claim=f"{num(count, 6)} preemptions in {num(seconds)} s ({num(rate, 2)}/s){usage}: more is admitted than the "
+        f"KV "
+        "cache can hold, and work is done twice.",
+        arithmetic=f"{num(count, 6)} / {num(seconds)} s = {num(rate, 2)}/s",
+        evidence=evidence,
+        next_action="Lower the cap on running requests, give the KV cache more memory or set a watermark; do not "
+        "compare this level.",
+        figures={"per_s": rate},
     )

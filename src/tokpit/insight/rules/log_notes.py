@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from tokpit.domain.finding import Finding
 from tokpit.insight.evidence import Evidence
 from tokpit.insight.rules.log_words import place
 from tokpit.insight.words import num
+
+_OFFLOADED = re.compile(r"offloaded (\d{1,4})/(\d{1,4}) layers to GPU")
 
 
 def custom_allreduce(evidence: Evidence) -> Sequence[Finding]:
@@ -33,6 +36,44 @@ def custom_allreduce(evidence: Evidence) -> Sequence[Finding]:
                     "note it where runs are compared.",
                 )
             )
+    return found
+
+
+def on_cpu(evidence: Evidence) -> Sequence[Finding]:
+    """A server that fell back to the processor, or keeps a part of the layers there."""
+    found = []
+    for log in evidence.logs:
+        lines = log.notes.get("on_cpu", ())
+        if lines:
+            number, text = lines[0]
+            found.append(
+                Finding(
+                    code="RUNNING_ON_CPU",
+                    severity="error",
+                    claim="The server runs on the processor, no GPU is used.",
+                    evidence=(f"{place(log, number)}: {text}",),
+                    next_action="Stop it; look at the driver, CUDA_VISIBLE_DEVICES and whether this build knows the "
+                    "GPU.",
+                )
+            )
+        for number, text in log.notes.get("offload", ()):
+            match = _OFFLOADED.search(text)
+            if match is None or int(match[1]) >= int(match[2]):
+                continue
+            on_gpu, layers = int(match[1]), int(match[2])
+            found.append(
+                Finding(
+                    code="PARTIAL_OFFLOAD" if on_gpu else "RUNNING_ON_CPU",
+                    severity="warning" if on_gpu else "error",
+                    claim=f"Only {on_gpu} of {layers} layers are on the GPU: the others run from the host's memory, "
+                    f"which "
+                    "sets the pace.",
+                    arithmetic=f"{layers - on_gpu} of {layers} layers on the processor",
+                    evidence=(f"{place(log, number)}: {text}",),
+                    next_action="Raise -ngl, or use a smaller quantization or context so that all layers fit.",
+                )
+            )
+            break
     return found
 
 

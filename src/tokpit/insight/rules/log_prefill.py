@@ -64,7 +64,7 @@ def _stretch(log: Digest) -> tuple[list[Row], list[Row]]:
             decodes.append(row)
             if len(prefills) < 2 * _PER_DECODE * len(decodes) or not row.running:
                 prefills, decodes = [], []
-        if len(prefills) > len(best[0]):
+        if prefills and len(prefills) >= len(best[0]):
             best = (list(prefills), list(decodes))
     return best
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tokpit.domain.finding import Finding
-from tokpit.insight.digest import DECODE, PREFILL
+from tokpit.insight.digest import DECODE, PREFILL, STATS, Row
 from tokpit.insight.evidence import Evidence
-from tokpit.insight.rules.log_words import place, told
+from tokpit.insight.rules.log_words import place, some, span, told
 from tokpit.insight.words import num
 
 _BLOCKED_S = 60
+_ROTATED_S = 7200
+"""Longer gaps are parts of a log that are missing."""
 
 
 def blocked(evidence: Evidence) -> Sequence[Finding]:
     """No line of any sort for over a minute while requests were running."""
     found = []
     for log in evidence.logs:
-        periodic = [s for s in log.silences if s.seconds > _BLOCKED_S]
+        periodic = [s for s in log.silences if _BLOCKED_S < s.seconds < _ROTATED_S]
         # A server that always writes so seldom is not silent.
         if not periodic or (len(log.rows) > 3 and len(periodic) > 0.2 * len(log.rows)):
             continue
@@ -34,6 +36,34 @@ def blocked(evidence: Evidence) -> Sequence[Finding]:
                 next_action="Take a stack dump (py-spy dump) while it is silent; allow a longer liveness timeout, and "
                 "reduce the host cache or the context.",
                 figures={"silence_s": worst.seconds},
+            )
+        )
+    return found
+
+
+def stuck(evidence: Evidence) -> Sequence[Finding]:
+    """Requests wait and none runs, line after line."""
+    found = []
+    for log in evidence.logs:
+        longest: list[Row] = []
+        now: list[Row] = []
+        for row in log.of(STATS, DECODE):
+            now = [*now, row] if row.queued and not row.running and not row.gen_tps else []
+            longest = max(longest, now, key=len)
+        seconds = span(longest)
+        if len(longest) < 3 or not seconds or seconds < 30:
+            continue
+        found.append(
+            Finding(
+                code="SCHEDULER_BLOCKED",
+                severity="error",
+                claim=f"For {num(seconds)} s {num(longest[-1].queued or 0)} requests wait and none runs: the scheduler "
+                "admits nothing.",
+                evidence=some(log, longest),
+                confidence="likely",
+                next_action="Look for a request that can never fit (its tokens against the KV cache), take a stack "
+                "dump, "
+                "and restart.",
             )
         )
     return found

@@ -36,6 +36,8 @@ def rule(evidence: Evidence) -> Sequence[Finding]:
     if curve is None or found is None:
         return ()
     levels = tuple(p.concurrency for p in found.levels)
+    if found.cause == why.CURVE_CAP and found.cap is not None and 95 <= found.cap.value <= 105:
+        return (_usual_limit(curve, found, levels),)
     if found.cause in (why.CAP, why.CURVE_CAP, why.POLICY) and found.cap is not None:
         return (_capped(curve, found, found.cap),)
     if found.cause == why.COMPUTE:
@@ -153,6 +155,23 @@ def _client(found: Plateau, levels: tuple[int, ...]) -> Finding:
         claim=f"From C={levels[0]} on the client is the limit, not the server.",
         evidence=tuple(dict.fromkeys(told)),
         next_action="Run the client on the host or on more cores, without a connection limit, and sweep again.",
+        levels=levels,
+    )
+
+
+def _usual_limit(curve: Curve, found: Plateau, levels: tuple[int, ...]) -> Finding:
+    fitted = curve.cap_in_curve or 100.0
+    return Finding(
+        code="CLIENT_LIMIT",
+        severity="warning",
+        claim=f"No more than about {num(fitted)} requests run at once, whatever C is: 100 is the usual connection "
+        f"limit of "
+        "HTTP clients.",
+        arithmetic=f"X(m) = m/(alpha + beta m), m = min(C, B): B = {num(fitted)}",
+        confidence="possible",
+        next_action="Look at the server: running 100 with an empty queue is the client's limit, a queue the server's "
+        "cap.",
+        figures={"fitted_cap": fitted},
         levels=levels,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tokpit.domain.finding import Finding
-from tokpit.insight.digest import PREFILL, Digest
+from tokpit.insight.digest import PREFILL, STATS, Digest
 from tokpit.insight.evidence import Evidence
 from tokpit.insight.rules.log_words import place, some
 from tokpit.insight.words import num, percent
@@ -22,7 +22,7 @@ def repeated(evidence: Evidence) -> Sequence[Finding]:
 def _repeated(log: Digest, evidence: Evidence) -> Finding | None:
     if evidence.facts.prefix_cache is False:
         return None
-    rows = [r for r in log.of(PREFILL) if r.new_tokens and r.cached_tokens is not None]
+    rows = [r for r in log.of(PREFILL) if r.line > log.start_line and r.new_tokens and r.cached_tokens is not None]
     same: dict[float, int] = {}
     for row in rows:
         # A prompt that is taken in by chunks prints the chunk size on every line: pending tokens tell.
@@ -37,13 +37,13 @@ def _repeated(log: Digest, evidence: Evidence) -> Finding | None:
         return None
     return Finding(
         code="PREFIX_CACHE_INEFFECTIVE",
-        severity="warning",
+        severity="info",
         claim=f"{often[1]} prompts of the same {num(often[0], 6)} tokens, and {percent(cached / (new + cached))} of "
         f"the "
         "prompt tokens came from the cache.",
         arithmetic=f"hit rate = cached / (new + cached) = {num(cached, 6)} / {num(new + cached, 6)}",
         evidence=some(log, rows, 2),
-        confidence="likely",
+        confidence="possible",
         next_action="If these prompts are meant to share a prefix, repeat one prompt and look at #cached-token; on "
         "models with recurrent state only whole, aligned blocks are found again.",
         figures={"hit_rate": cached / (new + cached)},
@@ -88,6 +88,40 @@ def _warm(hits: float, queries: float) -> Finding:
         "this run with cold ones.",
         figures={"hit_rate": hits / queries},
     )
+
+
+def shared(evidence: Evidence) -> Sequence[Finding]:
+    """Prompts that are said to share a prefix, or to be random, against the hit rate that a log prints."""
+    f = evidence.facts
+    found = []
+    for log in evidence.logs:
+        rows = [r for r in log.of(STATS) if r.hit_rate is not None and r.prompt_tps]
+        pairs = [r for r in log.of(PREFILL) if r.new_tokens is not None and r.cached_tokens is not None]
+        if len(rows) >= 3:
+            share = max(r.hit_rate or 0.0 for r in rows)
+        elif len(pairs) >= 3:
+            cached = sum(r.cached_tokens or 0.0 for r in pairs)
+            share = cached / max(1.0, cached + sum(r.new_tokens or 0.0 for r in pairs))
+        else:
+            continue
+        if f.prompt_kind == "random" and share > _NONE:
+            found.append(_warm(share, 1.0))
+        whole = f.shared_prefix_tokens and f.shared_prefix_tokens >= (f.block_size or 16)
+        if whole and share < _WARM and f.prefix_cache is not False:
+            found.append(
+                Finding(
+                    code="PREFIX_CACHE_INEFFECTIVE",
+                    severity="warning",
+                    claim=f"Prompts share {num(f.shared_prefix_tokens or 0, 6)} tokens, and {percent(share)} of the "
+                    f"prompt "
+                    "tokens came from the cache.",
+                    evidence=some(log, rows or pairs, 2),
+                    confidence="likely",
+                    next_action="Look whether prefix caching is on, and whether something changes at the begin of each "
+                    "prompt (a date, an id); models with recurrent state reuse whole, aligned blocks only.",
+                )
+            )
+    return found
 
 
 def warm_log(evidence: Evidence) -> Sequence[Finding]:

@@ -13,11 +13,12 @@ from textual.widgets import Input, Select, Static
 from tokpit.domain.records import Operation
 from tokpit.domain.settings import LaunchSpec
 from tokpit.domain.text import mask_secrets
+from tokpit.engines.registry import titles
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.forms import LAUNCH_FIELDS, first_values, preview
 from tokpit.ui.screens.base import PumpedScreen, copy, tell
 from tokpit.ui.text import content, safe
-from tokpit.ui.view import ENGINE_TITLES, View
+from tokpit.ui.view import View
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.header import Header
 from tokpit.ui.widgets.operation import StepsPanel
@@ -119,10 +120,10 @@ class LaunchScreen(StartForm):
         super().__init__(view, host)
         self.spec: LaunchSpec | None = None
         running = view.server
-        self._engine = running.info.engine if running else "sglang"
+        self._engine = running.info.engine if running else next(iter(titles()))
         host_spec = view.session.host_specs.get(host)
         if running is None and host_spec is not None and host_spec.programs:
-            self._engine = next((e for e in host_spec.programs if e in ENGINE_TITLES), "sglang")
+            self._engine = next((e for e in host_spec.programs if e in titles()), self._engine)
         self._values = first_values(host_spec, self._engine)
         if running is not None and running.info.model:
             self._values["model"] = safe(running.info.model)
@@ -134,7 +135,7 @@ class LaunchScreen(StartForm):
         with VerticalScroll(classes="form", can_focus=False):
             with Horizontal():
                 yield Static(content("engine"), classes="label")
-                choices = [(title, name) for name, title in ENGINE_TITLES.items()]
+                choices = [(title, name) for name, title in titles().items()]
                 yield Select(choices, value=self._engine, allow_blank=False, id="engine", compact=True)
             yield from self.inputs(self._values)
         yield Static(content("Command line"), classes="heading", id="preview-title")

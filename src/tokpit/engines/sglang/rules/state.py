@@ -208,7 +208,9 @@ def predicted_cap(ask: Ask) -> RuleAnswer | None:
     each = slots_per_request(
         s.mamba_strategy, ask.version, prefix_cache=s.prefix_cache is not False, overlap=_overlap(ask)
     )
-    if each is None and ask.version is None and ask.speculates:
+    unsettled = each is None and ask.version is None
+    refused = ask.hybrid and s.prefix_cache is not False and _strategy(ask) == "no_buffer"
+    if ask.speculates and (unsettled or refused):
         each = slots_per_request("extra_buffer")  # the only strategy under which speculation starts in every release
     if each is None:
         return None

@@ -1,0 +1,90 @@
+"""Two deployments of which one is slower for one stream: what differs, ranked by what it could explain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tokpit.domain.finding import Finding
+from tokpit.insight.evidence import Evidence, Setup
+from tokpit.insight.words import num, percent
+
+_KNOWN: tuple[tuple[float, tuple[str, ...], str], ...] = (
+    # weight, words in a setting's name, what it changes
+    (1.0, ("model_path", "model", "model_tag"), "other weights"),
+    (0.95, ("quantization", "load_format", "torch_dtype", "dtype"), "bytes read a step"),
+    (0.9, ("speculative", "spec_", "num_speculative"), "acceptance length and cost of a step"),
+    (
+        0.85,
+        ("tp_size", "tensor_parallel", "tp", "pp_size", "pipeline_parallel"),
+        "bytes on each GPU, and communication",
+    ),
+    (0.8, ("cuda_graph", "enforce_eager", "compilation", "torch_compile"), "launches"),
+    (0.75, ("engine",), "another engine"),
+    (0.6, ("version",), "another release"),
+    (0.5, ("attention_backend", "sampling_backend", "moe", "gemm", "linear_attn"), "kernels"),
+    (0.4, ("kv_cache_dtype", "kv_dtype"), "bytes of the context"),
+    (0.3, ("custom_all_reduce", "nccl"), "communication"),
+    (0.25, ("overlap", "schedule", "chunked", "mixed"), "scheduling"),
+)
+_NEVER = (
+    *("port", "host", "log_", "seed", "served", "nccl_port", "dist_init", "api_key", "metrics", "parser", "template"),
+    *("max_running", "max_num_seqs", "mem_fraction", "gpu_memory_utilization", "max_mamba", "hicache", "revision"),
+    *("watchdog", "download", "tokenizer_worker", "trust_remote", "crash_dump", "max_queued", "device"),
+)
+_MOST = 6
+
+
+def rule(evidence: Evidence) -> Sequence[Finding]:
+    """The last deployment against the fastest other one; quiet where it is not clearly slower."""
+    rated = [s for s in evidence.setups if s.single_tps and s.settings]
+    if len(rated) < 2:
+        return ()
+    now = rated[-1]
+    before = max(rated[:-1], key=lambda s: s.single_tps or 0.0)
+    slow, fast = now.single_tps or 0.0, before.single_tps or 0.0
+    if slow > 0.87 * fast:
+        return ()
+    ranked = ranked_differences(before, now)
+    if not ranked:
+        return ()
+    words = [f"{name}: {old} -> {new} ({what})" for _, name, old, new, what in ranked[:_MOST]]
+    part = ""
+    if before.accept_len and now.accept_len:
+        steps = (slow / now.accept_len) / (fast / before.accept_len)
+        part = (
+            f"; acceptance length {num(before.accept_len)} -> {num(now.accept_len)} explains a factor of "
+            f"{num(now.accept_len / before.accept_len)}, steps/s a factor of {num(steps)}"
+        )
+    return (
+        Finding(
+            code="GAP_CANDIDATES",
+            severity="warning",
+            claim=f"One stream makes {num(slow)} tok/s now and made {num(fast)} in {before.name}: "
+            f"{len(ranked)} {'difference' if len(ranked) == 1 else 'differences'} could explain it, the likeliest "
+            f"first: "
+            f"{words[0]}.",
+            arithmetic=f"{num(slow)} / {num(fast)} = {percent(slow / fast)}{part}",
+            evidence=tuple(words),
+            confidence="possible",
+            next_action="Put the first one back alone and measure one stream; then the next.",
+        ),
+    )
+
+
+def ranked_differences(before: Setup, now: Setup) -> list[tuple[float, str, str, str, str]]:
+    """(weight, name, before, now, what it changes), the likeliest first, without settings that change no stream."""
+    found = []
+    for name in dict.fromkeys((*before.settings, *now.settings)):
+        old, new = before.settings.get(name), now.settings.get(name)
+        if old is None or new is None or old == new or any(word in name for word in _NEVER):
+            continue
+        weight, what = _weigh(name)
+        found.append((weight, name, old, new, what))
+    return sorted(found, key=lambda item: -item[0])
+
+
+def _weigh(name: str) -> tuple[float, str]:
+    for weight, words, what in _KNOWN:
+        if name in words or any(len(word) > 5 and word in name for word in words):
+            return weight, what
+    return 0.1, "effect not known"

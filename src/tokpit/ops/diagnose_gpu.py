@@ -1,0 +1,86 @@
+"""What GPU tools and the kernel log printed, as evidence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tokpit.domain.records import GpuSample, Problem
+from tokpit.probes import amd, nvidia, nvidia_text
+from tokpit.probes.memory import MemInfo, parse_meminfo
+
+
+class GpuTexts:
+    """Texts in the order they were read; `result` is what they say together."""
+
+    def __init__(self, env: Mapping[str, str], window_s: float | None) -> None:
+        self._env, self._window_s = env, window_s
+        self._gpus: list[GpuSample] = []
+        self._problems: list[Problem] = []
+        self._listed: str = ""
+        self._csv: list[str] = []
+        self._counters: list[str] = []
+        self._amd: list[tuple[GpuSample, ...]] = []
+        self._memory: MemInfo | None = None
+        self._module = ""
+
+    def add(self, text: str) -> None:
+        """One text: nvidia-smi (CSV, -L, -q), rocm-smi, amd-smi, or lines of the kernel log."""
+        if ("NVRM" in text and "Xid" in text) or "fallen off the bus" in text:
+            self._problems += nvidia_text.xid_problems(nvidia_text.parse_kernel_log(text), {})
+        elif "Clocks Event Reasons Counters" in text or "Clocks Throttle Reasons Counters" in text:
+            self._counters.append(text)
+        elif "MemAvailable:" in text:
+            self._memory = parse_meminfo(text)
+        elif "NVRM version" in text:
+            self._module = text
+        elif re.match(r"\s*GPU \d+: .*UUID", text):
+            self._listed = text
+        elif "gfx_activity" in text or "socket_power" in text:
+            read = amd.parse_amd_smi if text.lstrip().startswith(("{", "[")) else amd.parse_amd_csv
+            self._take(*read(text))
+        elif "ROCm" in text or "card0" in text or "No JSON data" in text:
+            self._take(*amd.parse_rocm_smi(text))
+        else:
+            self._csv.append(text)
+
+    def _take(self, gpus: tuple[GpuSample, ...], problems: tuple[Problem, ...]) -> None:
+        self._amd.append(tuple(gpus))
+        self._problems += problems
+
+    def result(self) -> tuple[tuple[GpuSample, ...], tuple[Problem, ...]]:
+        """GPUs of the last table, and every problem."""
+        listed = nvidia_text.parse_list(self._listed) if self._listed else ()
+        for text in self._csv:
+            answer = nvidia.parse(
+                text,
+                memory=self._memory,
+                kernel_module=self._module,
+                mig_instances={gpu.index: len(gpu.instances) for gpu in listed} or None,
+            )
+            self._gpus = list(answer.gpus) or self._gpus
+            self._problems += answer.problems
+        if listed and (problem := nvidia_text.order_problem(listed, self._env)) is not None:
+            self._problems.append(problem)
+        if self._amd:
+            best = self._amd[0]
+            for other in self._amd[1:]:
+                merged, problems = amd.merge(best, other)
+                best = tuple(merged)
+                self._problems += problems
+            self._gpus += best
+        self._throttle()
+        return tuple(self._gpus), tuple(self._problems)
+
+    def _throttle(self) -> None:
+        if not self._counters:
+            return
+        readings = [nvidia_text.parse_throttle_counters(text) for text in self._counters]
+        if len(readings) > 1 and self._window_s:
+            self._problems += nvidia_text.throttled_between(readings[0], readings[-1], self._window_s)
+            return
+        for index, counters in enumerate(readings[-1]):
+            told = [f"{name} {value:.3g} s" for name, value in counters.items() if value > 0 and "power" not in name]
+            if told:
+                text = f"GPU {index} was slowed down since its driver was loaded ({', '.join(told)}): take differences"
+                self._problems.append(Problem("GPU_THROTTLED_PAST", f"{text} over each measurement", index, info=True))

@@ -249,3 +249,11 @@ def test_layers_left_on_the_processor_set_the_pace() -> None:
     assert "20 of 65 layers" in one(diagnosed([part]), "PARTIAL_OFFLOAD").claim
     assert diagnosed([part.replace("20/65", "65/65")]) == ()
     assert codes(diagnosed([part.replace("20/65", "0/65")])) == ["RUNNING_ON_CPU"]
+
+
+def test_each_decode_line_after_a_row_of_prefills_counts() -> None:
+    lines = [decode(i, 30, 900) for i in range(2)]
+    for i in range(4):
+        lines += [prefill(10 + 12 * i + j, 8192, running=30, queue=20, pending=60_000) for j in range(7)]
+        lines.append(decode(20 + 12 * i, 30, 80))
+    assert "28 prefill batches for 4 decode lines" in one(diagnosed(lines), "PREFILL_STARVES_DECODE").claim

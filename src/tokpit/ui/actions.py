@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from textual.binding import Binding, BindingType
 
@@ -22,13 +23,22 @@ class Action:
     group: str = "general"
 
     @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+        return self.label if "(" in self.id else self.id
+
+    @property
     def key_text(self) -> str:
         """The key as people write it."""
         return self.shown or self.key
 
 
-_ALL = ("cockpit", "launch", "relaunch", "sweep", "history", "check", "diagnose", "help")
+_ALL = ("cockpit", "launch", "relaunch", "sweep", "history", "check", "diagnose", "fleet", "help")
 ACTIONS: tuple[Action, ...] = (
+    Action("fleet", "1", "fleet", "all hosts at a glance", ("cockpit",), 3, group="view"),
+    Action("choose", "enter", "open", "open the cockpit on the host under the cursor", ("fleet",), 1),
+    Action("leave", "2", "cockpit", "back to the cockpit", ("fleet",), 2),
+    Action("refresh_host", "r", "refresh", "look at the host under the cursor again now", ("fleet",), 3),
     Action("launch", "l", "launch", "start a server on the selected host", ("cockpit",), 1, group="servers"),
     Action("sweep", "s", "sweep", "measure throughput over concurrency", ("cockpit",), 1, group="servers"),
     Action("relaunch", "R", "relaunch", "start the selected server again with other settings", ("cockpit",), 2, "R",
@@ -70,27 +80,51 @@ ACTIONS: tuple[Action, ...] = (
     Action("reload", "r", "reload", "read the stored runs again", ("history",), 3),
     Action("next_theme", "ctrl+t", "theme", "next theme", _ALL, 7, "^t", "view"),
     Action("command_palette", "ctrl+p", "palette", "everything by name", _ALL, 3, "^p"),
-    Action("help", "question_mark", "help", "keys of this screen", ("cockpit", "history", "check", "diagnose"), 0, "?"),
-    Action("quit", "q", "quit", "leave; servers and launches live on", ("cockpit",), 0, "q"),
+    Action("help", "question_mark", "help", "keys of this screen",
+           ("cockpit", "history", "check", "diagnose", "fleet"), 0, "?"),
+    Action("quit", "q", "quit", "leave; servers and launches live on", ("cockpit", "fleet"), 0, "q"),
 )  # fmt: skip
 
 
-def actions_for(screen: str) -> list[Action]:
-    """Actions of a screen, in table order."""
-    return [a for a in ACTIONS if screen in a.screens]
+SCREENS = tuple(dict.fromkeys(screen for action in ACTIONS for screen in action.screens))
+UNTYPED = frozenset({"ctrl+s", "ctrl+y", "escape"})
+"""Keys that work while a field is being typed into."""
+
+
+def actions_for(screen: str, keys: Mapping[str, str] | None = None) -> list[Action]:
+    """Actions of a screen, in table order; `keys` (binding id to key) are a person's own."""
+    actions = [a for a in ACTIONS if screen in a.screens]
+    if not keys:
+        return actions
+    own = ((a, keys.get(binding_id(screen, a))) for a in actions)
+    return [a if key is None else replace(a, key=key, shown=written(key)) for a, key in own]
+
+
+def binding_id(screen: str, action: Action) -> str:
+    """The id by which an action's key on a screen can be changed."""
+    return f"{screen}.{action.name}"
+
+
+def written(key: str) -> str:
+    """A key as people write it: `^x`, `/`, `F5`."""
+    if key.startswith("ctrl+"):
+        return "^" + key.removeprefix("ctrl+")
+    signs = {"slash": "/", "minus": "-", "plus": "+", "question_mark": "?", "escape": "esc", "comma": ",",
+             "full_stop": ".", "semicolon": ";", "colon": ":"}  # fmt: skip
+    return signs.get(key, key.upper() if key[:1] == "f" and key[1:].isdigit() else key)
 
 
 def bindings_for(screen: str) -> list[BindingType]:
     """Textual bindings of a screen. Keys of the whole application are bound on every screen too."""
-    app_wide = {"next_theme", "command_palette", "help", "quit", "history"}
+    app_wide = {"next_theme", "command_palette", "help", "quit", "history", "fleet"}
     return [
         Binding(
             a.key,
             f"app.{a.id}" if a.id in app_wide else a.id,
             a.label,
             show=False,
-            id=f"{screen}.{a.id.partition('(')[0]}",
-            priority=a.key in {"ctrl+s", "escape"},
+            id=binding_id(screen, a),
+            priority=a.key in UNTYPED,
         )
         for a in actions_for(screen)
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,9 +13,11 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from tokpit.errors import TokpitError
+from tokpit.config.settings import Preferences, load_preferences
+from tokpit.errors import ConfigError, TokpitError
 from tokpit.ui.actions import actions_for
 from tokpit.ui.clock import Clock
+from tokpit.ui.keymap import own_keys
 from tokpit.ui.palette import Palette
 from tokpit.ui.screens.base import PumpedScreen, attempt, tell
 from tokpit.ui.screens.cockpit import Cockpit
@@ -49,8 +51,11 @@ class TokpitApp(App[None]):
         theme: str | None = None,
         theme_folders: Sequence[Path] = (),
         chart_engine: str = "auto",
+        keys: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
+        self.own_keys, self._problems = own_keys(keys or {})
+        """A person's own keys by binding id."""
         self.session = session
         self.view = View(session, Clock(session), host or next(iter(session.host_specs), None))
         self.palette = Palette({})
@@ -61,7 +66,8 @@ class TokpitApp(App[None]):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watched: set[str] = set()
         self._host_chosen = False
-        themes, self._theme_problems = all_themes(theme_folders)
+        themes, problems = all_themes(theme_folders)
+        self._problems += problems
         for found in themes:
             self.register_theme(found)
         self._names = [found.name for found in themes]
@@ -69,7 +75,7 @@ class TokpitApp(App[None]):
         if wanted in self.available_themes:
             self.theme = wanted
         elif theme:
-            self._theme_problems.append(f"no theme is called {theme!r}; there are {', '.join(self._names)}")
+            self._problems.append(f"no theme is called {theme!r}; there are {', '.join(self._names)}")
 
     # Life ----------------------------------------------------------------------------------
 
@@ -79,11 +85,16 @@ class TokpitApp(App[None]):
         self.session.prompt = self.ask_text
         self.theme_changed_signal.subscribe(self, lambda _: self._new_palette())
         self._new_palette()
+        self.set_keymap(self.own_keys)
         self.push_screen(Cockpit(self.view, chart_engine=self._chart_engine))
         self.call_after_refresh(self._after_first_paint)
 
+    def report(self, problem: str) -> None:
+        """Say this once the first screen is painted."""
+        self._problems.append(problem)
+
     def _after_first_paint(self) -> None:
-        for problem in self._theme_problems:
+        for problem in self._problems:
             tell(self, problem, bad=True)
         self._spawn(self._connect())
 
@@ -205,6 +216,12 @@ class TokpitApp(App[None]):
             self._watched.add(server_id)
             self._call(self.session.watch_server, server_id)
 
+    def watch_all(self) -> None:
+        """Watch every live server of every host."""
+        for server_id, server in list(self.view.store.servers.items()):
+            if server.alive:
+                self._watch(server_id)
+
     def refresh_host(self, host: str) -> None:
         """Look for servers on the host again now."""
         find = getattr(self.session, "find", None)
@@ -265,6 +282,12 @@ class TokpitApp(App[None]):
         else:
             self.push_screen(SweepScreen(self.view, server.info.id))
 
+    def action_fleet(self) -> None:
+        """All hosts at a glance; every server is watched from now on."""
+        from tokpit.ui.screens.fleet import FleetScreen
+
+        self.push_screen(FleetScreen(self.view))
+
     def action_history(self) -> None:
         """The stored runs."""
         from tokpit.ui.screens.history import HistoryScreen
@@ -282,7 +305,7 @@ class TokpitApp(App[None]):
         """The palette: Textual's own commands, every action of the screen, every theme."""
         yield from (c for c in super().get_system_commands(screen) if c.title in {"Theme", "Quit", "Screenshot"})
         name = type(screen).__name__.removesuffix("Screen").lower()
-        for action in actions_for(name):
+        for action in actions_for(name, self.own_keys):
             if action.id not in {"command_palette", "quit"}:
                 yield SystemCommand(f"{action.label}  ({action.key_text})", action.help, self._presser(action.key))
 
@@ -318,6 +341,27 @@ async def run_app(
     theme_folders: Sequence[Path] = (),
     chart_engine: str = "auto",
 ) -> None:
-    """Open the console on a session until the user leaves; the caller closes the session."""
-    app = TokpitApp(session, host=host, theme=theme, theme_folders=theme_folders, chart_engine=chart_engine)
+    """Open the console on a session until the user leaves, with the user's preferences; the caller closes the session.
+
+    What is asked for here goes before the preferences; preferences that cannot be read are said and left out.
+    """
+    problem = ""
+    preferences = Preferences()
+    try:
+        preferences = await asyncio.to_thread(load_preferences)
+    except ConfigError as error:
+        problem = error.message
+    if preferences.read_only:
+        session.read_only = True
+    folders = [*theme_folders, *([Path(preferences.theme_dir).expanduser()] if preferences.theme_dir else [])]
+    app = TokpitApp(
+        session,
+        host=host,
+        theme=theme or preferences.theme or None,
+        theme_folders=folders,
+        chart_engine=chart_engine,
+        keys=preferences.keys,
+    )
+    if problem:
+        app.report(problem)
     await app.run_async()

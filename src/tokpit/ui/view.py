@@ -70,8 +70,12 @@ class View:
 
     def stale(self, t: float | None) -> bool:
         """Whether a figure of that time must not pass for a live one."""
-        age = self.age(t)
-        return age is None or age > STALE_S or not self.linked()
+        return self.host is None or self.stale_on(self.host, t)
+
+    def stale_on(self, host: str, t: float | None) -> bool:
+        """`stale` for any host."""
+        age = self.clock.age(host, t)
+        return age is None or age > STALE_S or not self.linked(host)
 
     def now(self) -> float:
         """Now on the selected host's clock."""
@@ -83,7 +87,8 @@ def phase_of(view: View, server: ServerState) -> str:
     if not server.alive:
         return "gone"
     phase = server.phase.phase if server.phase else "unknown"
-    if phase == "unknown" and not view.stale(max((s.last_t or 0.0 for s in server.series.values()), default=None)):
+    newest = max((s.last_t or 0.0 for s in server.series.values()), default=None)
+    if phase == "unknown" and not view.stale_on(server.info.host, newest):
         return "serving"
     return phase
 

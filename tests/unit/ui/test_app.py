@@ -15,7 +15,7 @@ from tokpit.ui.actions import ACTIONS, actions_for
 from tokpit.ui.screens.cockpit import Cockpit
 from tokpit.ui.screenshot import screenshot
 
-SCREENS = ("cockpit", "launch", "relaunch", "sweep", "history", "check", "diagnose", "help")
+SCREENS = ("cockpit", "launch", "relaunch", "sweep", "history", "check", "diagnose", "fleet", "help")
 
 
 def test_neither_ssh_nor_http_libraries_are_imported_before_the_first_paint() -> None:
@@ -37,6 +37,7 @@ def test_every_action_of_the_table_exists_on_its_screens() -> None:
     from tokpit.ui.app import TokpitApp
     from tokpit.ui.screens.check import CheckScreen
     from tokpit.ui.screens.diagnose import DiagnoseScreen
+    from tokpit.ui.screens.fleet import FleetScreen
     from tokpit.ui.screens.help import HelpScreen
     from tokpit.ui.screens.history import HistoryScreen
     from tokpit.ui.screens.launch import LaunchScreen
@@ -45,7 +46,8 @@ def test_every_action_of_the_table_exists_on_its_screens() -> None:
 
     classes: dict[str, Any] = {"cockpit": Cockpit, "launch": LaunchScreen, "sweep": SweepScreen,
                                "history": HistoryScreen, "help": HelpScreen, "relaunch": RelaunchScreen,
-                               "check": CheckScreen, "diagnose": DiagnoseScreen}  # fmt: skip
+                               "check": CheckScreen, "diagnose": DiagnoseScreen,
+                               "fleet": FleetScreen}  # fmt: skip
     for action in ACTIONS:
         for screen in action.screens:
             method = f"action_{action.id.partition('(')[0]}"

@@ -38,9 +38,10 @@ class HelpPanel(Panel):
     def body(self, width: int, height: int) -> Sequence[Row]:
         """Groups one after the other, in two columns where there is room."""
         rows: list[list[Span]] = []
-        for group in dict.fromkeys(a.group for a in actions_for(self.screen_name)):
+        actions = actions_for(self.screen_name, getattr(self.app, "own_keys", None))
+        for group in dict.fromkeys(a.group for a in actions):
             rows.append([(group, "dim")])
-            for a in actions_for(self.screen_name):
+            for a in actions:
                 if a.group == group:
                     rows.append([(f"  {a.key_text:<7}", "key"), (a.help, "fg")])
         rows.append([("in the log and the tree", "dim")])

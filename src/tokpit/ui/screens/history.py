@@ -118,7 +118,7 @@ class HistoryScreen(PumpedScreen):
     BINDINGS = bindings_for("history")
     CSS = """
     HistoryScreen .heading { text-style: bold; color: $primary; padding: 0 1; height: 1; }
-    HistoryScreen DataTable { height: 40%; min-height: 5; background: $background; }
+    HistoryScreen DataTable { height: auto; max-height: 40%; min-height: 5; background: $background; }
     HistoryScreen #none { height: auto; padding: 1 2; color: $text-muted; display: none; }
     HistoryScreen LevelsChart { height: 1fr; min-height: 5; }
     HistoryScreen RunPanel { height: 1fr; }

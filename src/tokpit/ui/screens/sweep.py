@@ -83,7 +83,12 @@ class SweepScreen(PumpedScreen):
         except TokpitError as error:
             tell(self.console, error.message, hint=error.hint, bad=True)
             return
-        fitting = [run for run in found if same_subject(run, host=info.host, label=info.label, models=models)]
+        mine = op.result.get("run") if (op := self.operation()) else None
+        fitting = [
+            run
+            for run in found
+            if run.id != mine and same_subject(run, host=info.host, label=info.label, models=models)
+        ]
         self.earlier = tuple(fitting[: len(EARLIER_STYLES)])
         self.query_one(LevelsChart).redraw()
 
@@ -136,6 +141,8 @@ class SweepScreen(PumpedScreen):
             return
         self._explained = False
         self.query_one(NotesPanel).findings = ()
+        if self.operation_id:
+            self.run_worker(self._find_earlier(), exit_on_error=False)
         self.operation_id = f"sweep-{secrets.token_hex(4)}"
         self.console.start_command("sweep.start", target=self.server_id, operation_id=self.operation_id, **plan)
 
@@ -152,7 +159,7 @@ class SweepScreen(PumpedScreen):
         self._fold()
 
     def _fold(self) -> None:
-        self.set_class(self.size.height >= 36, "tall")
+        self.set_class(self.size.height >= 36 and self.running, "tall")
         panel = self.query_one(LevelsPanel)
         height = self.size.height - 3
         rows = len(panel.body(max(20, self.size.width - 4), 1000)) + 2

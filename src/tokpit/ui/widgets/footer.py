@@ -25,7 +25,7 @@ class Footer(Panel):
 
     def fitting(self, width: int) -> list[Action]:
         """The actions that fit, in table order; low ranks stay longest."""
-        every = actions_for(self.screen_name)
+        every = actions_for(self.screen_name, getattr(self.app, "own_keys", None))
         kept: list[Action] = []
         left = width - 1
         for action in sorted(every, key=lambda a: a.rank):

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from console_feed import Recorder, fill
+from console_screen import console, rows, shows, text, until
+from tokpit.ui.actions import SCREENS, actions_for, binding_id
+from tokpit.ui.app import run_app
+from tokpit.ui.keymap import own_keys
+from tokpit.ui.screens.cockpit import Cockpit
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_page_of_keys_is_what_the_action_table_says() -> None:
+    render = runpy.run_path(str(ROOT / "tools" / "make_keys.py"))["render"]
+    assert (ROOT / "docs" / "keys.md").read_text() == render(), "run: python tools/make_keys.py"
+
+
+def test_an_entry_names_an_action_one_screens_action_or_a_command() -> None:
+    keys, problems = own_keys({"next_theme": "f8", "cockpit.history": "f6", "server.stop": "ctrl+x"})
+    assert problems == []
+    assert keys["cockpit.history"] == "f6"
+    assert keys["cockpit.stop_server"] == "ctrl+x"
+    assert {keys[f"{screen}.next_theme"] for screen in SCREENS if f"{screen}.next_theme" in keys} == {"f8"}
+    assert "history.history" not in keys
+
+
+@pytest.mark.parametrize(
+    ("entry", "key", "said"),
+    [
+        ("stop_sever", "ctrl+x", "'stop_server' is like it"),
+        ("history", "ctrl+", "is no key"),
+        ("history", "hyper+x", "is no key"),
+        ("stop_server", "s", "on the cockpit 's' is the key of 'sweep'"),
+        ("start_launch", "g", "could not be typed"),
+    ],
+)
+def test_an_entry_that_cannot_be_followed_is_a_sentence_and_the_usual_key_stays(
+    entry: str, key: str, said: str
+) -> None:
+    keys, problems = own_keys({entry: key})
+    assert keys == {}
+    assert said in " ".join(problems)
+
+
+def test_two_actions_may_change_places() -> None:
+    keys, problems = own_keys({"launch": "s", "sweep": "l"})
+    assert problems == []
+    assert (keys["cockpit.launch"], keys["cockpit.sweep"]) == ("s", "l")
+
+
+def test_every_binding_has_an_id_of_its_own() -> None:
+    for screen in SCREENS:
+        ids = [binding_id(screen, action) for action in actions_for(screen)]
+        assert len(ids) == len(set(ids)), screen
+
+
+async def test_own_keys_work_the_usual_ones_no_longer_and_footer_and_help_show_them() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (200, 60), keys={"server.stop": "ctrl+x", "help": "f1"}) as pilot:
+        footer = rows(pilot)[-1]
+        assert "^x stop" in footer
+        assert "F1 help" in footer
+        await pilot.press("x")
+        await pilot.pause()
+        assert session.calls == []
+        await pilot.press("ctrl+x")
+        await until(pilot, lambda: [name for name, _ in session.calls] == ["server.stop"])
+        await pilot.press("f1")
+        await until(pilot, lambda: "^x" in text(pilot) and "keys of the cockpit" in text(pilot))
+
+
+async def test_a_wrong_entry_is_said_when_the_console_opens() -> None:
+    async with console(Recorder(), keys={"stop_sever": "ctrl+x"}) as pilot:
+        await shows(pilot, "'stop_sever'", "stop_server")
+
+
+async def test_the_users_file_gives_theme_keys_and_read_only_and_a_broken_one_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tokpit.ui.app import TokpitApp
+
+    opened: list[TokpitApp] = []
+
+    async def keep(self: TokpitApp) -> None:
+        opened.append(self)
+
+    monkeypatch.setattr(TokpitApp, "run_async", keep)
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (folder / "config.toml").write_text('theme = "tokpit-light"\nread_only = true\n[keys]\n"history" = "f6"\n')
+    session = Recorder()
+    await run_app(session)
+    assert opened[0].theme == "tokpit-light"
+    assert opened[0].own_keys == {"cockpit.history": "f6"}
+    assert session.read_only
+    await run_app(session, theme="tokpit-mono")
+    assert opened[1].theme == "tokpit-mono"
+    (folder / "config.toml").write_text("theme = 7\n")
+    await run_app(Recorder())
+    assert any("theme" in problem for problem in opened[2]._problems)
+
+
+async def test_back_on_the_cockpit_the_own_key_still_works() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, keys={"cockpit.history": "f6"}) as pilot:
+        await pilot.press("f6")
+        await shows(pilot, "no run is stored yet")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Cockpit))
+        await pilot.press("f6")
+        await shows(pilot, "no run is stored yet")

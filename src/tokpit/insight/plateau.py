@@ -39,7 +39,7 @@ def explain(curve: Curve, facts: Facts) -> Plateau | None:
         return found
     if not flat:
         return None
-    if any(p.elapsed_s <= 0 for p in curve.points):
+    if any(not p.timed for p in curve.points):
         return Plateau(cause=UNKNOWN, levels=flat[1:])
     above = tuple(p for p in flat[1:])
     if any(p.error_share > MAX_ERROR_SHARE for p in above):

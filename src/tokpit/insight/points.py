@@ -46,6 +46,11 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
         return self.steady_tps if self.steady_tps is not None else self.output_tps
 
     @property
+    def timed(self) -> bool:
+        """Whether the run time is known."""
+        return self.elapsed_s > 1e-6
+
+    @property
     def tokens(self) -> float:
         """Output tokens a request; from rate, time and ok requests where it was not counted."""
         if self.avg_output:
@@ -55,7 +60,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rps(self) -> float:
         """Completed requests per second of the whole run."""
-        return self.ok / self.elapsed_s if self.elapsed_s > 0 else 0.0
+        return self.ok / self.elapsed_s if self.timed else 0.0
 
     @property
     def little_s(self) -> float | None:

@@ -65,7 +65,7 @@ def wave_model(points: Sequence[Point], cap: int) -> WaveModel | None:
     """
     below = [p for p in points if p.concurrency <= cap]
     above = [p for p in points if p.concurrency > cap]
-    if not below or any(p.elapsed_s <= 0 for p in points):
+    if not below or any(not p.timed for p in points):
         return None
     times: list[tuple[float, float]] = []
     for p in below:

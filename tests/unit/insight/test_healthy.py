@@ -33,6 +33,14 @@ def busy_below_the_cap() -> list[str]:
     return lines
 
 
+def many_short_prompts() -> list[str]:
+    lines = []
+    for i in range(20):
+        lines += [prefill(2 * i + j / 10, 200 + 31 * j, running=40, queue=3, pending=900) for j in range(15)]
+        lines.append(decode(2 * i + 1.8, 42, 1500, usage=0.4))
+    return lines
+
+
 def short_burst_with_a_queue() -> list[str]:
     lines = [_LIMITS, *(prefill(i, 8000, running=8 * i, queue=30 - 8 * i, seqs=8) for i in range(4))]
     lines.append(decode(5, 30, 800, queue=2))
@@ -152,6 +160,7 @@ def restart_in_one_log() -> list[str]:
 _LOGS: tuple[Callable[[], list[str]], ...] = (
     one_stream_after_start,
     busy_below_the_cap,
+    many_short_prompts,
     short_burst_with_a_queue,
     idle_for_an_hour,
     health_probes_only,

@@ -249,3 +249,23 @@ def test_layers_left_on_the_processor_set_the_pace() -> None:
     assert "20 of 65 layers" in one(diagnosed([part]), "PARTIAL_OFFLOAD").claim
     assert diagnosed([part.replace("20/65", "65/65")]) == ()
     assert codes(diagnosed([part.replace("20/65", "0/65")])) == ["RUNNING_ON_CPU"]
+
+
+def test_each_decode_line_after_a_row_of_prefills_counts() -> None:
+    lines = [decode(i, 30, 900) for i in range(2)]
+    for i in range(4):
+        lines += [prefill(10 + 12 * i + j, 8192, running=30, queue=20, pending=60_000) for j in range(7)]
+        lines.append(decode(20 + 12 * i, 30, 80))
+    assert "28 prefill batches for 4 decode lines" in one(diagnosed(lines), "PREFILL_STARVES_DECODE").claim
+
+
+def test_queue_far_below_the_stated_cap_has_another_cause() -> None:
+    lines = [line for i in range(3) for line in (stats(10 * i, 3, 60, waiting=6, kv=30.0), spec(10 * i, 1.6, 400, 240))]
+    assert codes(diagnosed(lines, configured_max_running=256)) == ["SPEC_SHRINKS_CONCURRENCY"]
+    slots = [decode(i, 8, 370, queue=5, mamba=(32, 0.80), usage=0.35) for i in range(4)]
+    assert codes(diagnosed(slots, configured_max_running=48)) == ["QUEUE_LIMITED_BY_STATE_SLOTS"]
+
+
+def test_full_cache_is_named_while_the_number_that_runs_goes_up_and_down() -> None:
+    lines = [stats(10 * i, 30 + 7 * (i % 3), 900, waiting=12, kv=97.0 + i % 3) for i in range(9)]
+    assert codes(diagnosed(lines)) == ["QUEUE_LIMITED_BY_KV"]

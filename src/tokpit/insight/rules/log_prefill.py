@@ -13,60 +13,81 @@ from tokpit.insight.words import num, percent
 
 _PER_DECODE = 5
 _STALLED = 0.1
+_SLOW_TPS = 5.0
+"""tok/s of one stream, below which nobody wants to read along."""
 
 
 def counts(evidence: Evidence) -> Sequence[Finding]:
-    """Many prefill batches for each decode line, with requests running that wait for their next token."""
+    """Many prefill batches before a decode line, after which each running request has hardly got a token."""
     found = []
     for log in evidence.logs:
-        stretch, decodes = _stretch(log)
-        running = max((r.running or 0.0 for r in stretch), default=0.0)
-        if len(stretch) < 2 * _PER_DECODE or running < 2 or not any(r.pending or r.queued for r in stretch):
+        prefills, decodes = _starved(log)
+        if not prefills:
             continue
-        if len(stretch) <= _PER_DECODE * max(1, len(decodes)):
-            continue
-        seconds = span([*stretch, *decodes])
-        share = [r for r in decodes if r.gen_tps]
+        seconds = span([*prefills, *decodes])
+        last = decodes[-1] if decodes else None
         rate = (
-            f"; {num(share[-1].running or 0)} running requests share {num(share[-1].gen_tps or 0)} tok/s"
-            if share
+            f"; {num(last.running or 0)} running requests share {num(last.gen_tps or 0)} tok/s"
+            if last is not None
             else ""
         )
+        per = len(prefills) / max(1, len(decodes))
         found.append(
             Finding(
                 code="PREFILL_STARVES_DECODE",
                 severity="warning",
-                claim=f"{len(stretch)} prefill batches for {len(decodes)} decode "
+                claim=f"{len(prefills)} prefill batches for {len(decodes)} decode "
                 f"{'line' if len(decodes) == 1 else 'lines'}"
                 + (f" in {num(seconds)} s" if seconds else "")
                 + rate
                 + ": prompts are taken in first, and those that run wait for their next token.",
-                arithmetic=f"{len(stretch)} / {max(1, len(decodes))} = {num(len(stretch) / max(1, len(decodes)))}",
-                evidence=some(log, stretch),
+                arithmetic=f"{len(prefills)} / {max(1, len(decodes))} = {num(per)}",
+                evidence=some(log, [*prefills, *decodes]),
                 next_action="Smaller chunks (--chunked-prefill-size), mixed chunks, a limit on admission, or prefill "
                 "and decode on separate servers.",
-                figures={"prefills": float(len(stretch)), "decodes": float(len(decodes))},
+                figures={"prefills": float(len(prefills)), "decodes": float(len(decodes))},
             )
         )
     return found
 
 
-def _stretch(log: Digest) -> tuple[list[Row], list[Row]]:
-    """The longest stretch of prefill batches with at most one decode line for each ten, and its decode lines."""
-    best: tuple[list[Row], list[Row]] = ([], [])
-    prefills: list[Row] = []
-    decodes: list[Row] = []
+def _starved(log: Digest) -> tuple[list[Row], list[Row]]:
+    """Prefill batches of the windows in which decoding starved, and their decode lines.
+
+    A window ends with a decode line. Every prefill batch prints a line but only every 40th step of decoding does, so
+    many prefill lines alone are normal on a busy server: a stream must be slow as well.
+    """
+    windows: list[tuple[list[Row], Row | None]] = []
+    now: list[Row] = []
     for row in log.of(PREFILL, DECODE):
         if row.kind == PREFILL:
-            if row.running:
-                prefills.append(row)
+            now = [*now, row] if row.running else now
         else:
-            decodes.append(row)
-            if len(prefills) < 2 * _PER_DECODE * len(decodes) or not row.running:
-                prefills, decodes = [], []
-        if prefills and len(prefills) >= len(best[0]):
-            best = (list(prefills), list(decodes))
-    return best
+            windows.append((now, row))
+            now = []
+    windows.append((now, None))
+    streams = [_each(end) for rows, end in windows if end is not None and len(rows) <= 2 and _each(end)]
+    slow = max(_SLOW_TPS, 0.25 * median(streams) if streams else 0.0)
+    prefills: list[Row] = []
+    decodes: list[Row] = []
+    judged = 0
+    for rows, end in windows:
+        judged += end is not None
+        many = len(rows) > _PER_DECODE and max((r.running or 0.0 for r in rows), default=0.0) >= 2
+        if not many or not any(r.pending or r.queued for r in rows):
+            continue
+        seconds = span(rows) or 0.0
+        if end is None and len(rows) >= 2 * _PER_DECODE and seconds >= 10:
+            prefills += rows
+        elif end is not None and end.running and end.gen_tps and _each(end) < slow:
+            prefills += rows
+            decodes.append(end)
+    return (prefills, decodes) if len(decodes) >= 0.3 * judged else ([], [])
+
+
+def _each(row: Row) -> float:
+    """tok/s of each running request."""
+    return (row.gen_tps or 0.0) / row.running if row.running else 0.0
 
 
 def stalls(evidence: Evidence) -> Sequence[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 import msgspec
 
@@ -78,29 +79,25 @@ def _log(log: Digest, evidence: Evidence) -> Finding | None:
     most = max(row.running or 0.0 for row in rows)
     at_top = [row for row in rows if (row.running or 0.0) >= 0.9 * most]
     kv = max((row.kv or 0.0) for row in rows)
-    if len(at_top) < _SHARE * len(rows) or most < 1:
+    if median(row.kv or 0.0 for row in rows) > _KV_FULL:
+        return _kv(log, rows) if len(rows) >= 2 else None
+    if len(at_top) < _SHARE * len(rows) or most < 1 or kv >= _KV_FREE:
         return None
     cap = _cap(log, evidence.facts, at_top)
-    if cap is None and kv >= _KV_FREE:
-        return _kv(log, rows) if kv > _KV_FULL and len(rows) >= 3 else None
-    if cap is None:
+    if cap is None or most < 0.9 * cap.value:
         return _unnamed(log, rows, most, kv, evidence)
-    if most < 0.9 * cap.value or kv > _KV_FULL:
-        return None
-    if cap.by == STATE:
-        return _state(log, rows, cap, kv)
-    return _capped(log, rows, cap, kv)
+    return _state(log, rows, cap, kv) if cap.by == STATE else _capped(log, rows, cap, kv)
 
 
 def _cap(log: Digest, facts: Facts, rows: Sequence[Row]) -> Cap | None:
     """The cap that the rows stand at: stated, or the slots of a pool over what the engine reserves a request."""
     stated = merged_cap(log, facts)
     most = round(max(row.running or 0.0 for row in rows))
-    if stated is not None and stated.by == STATE:
+    if stated is not None and stated.by == STATE and stated.value == most:
         return stated
     slots = total_slots(rows)
     fits = [c for c in facts.slot_choices or () if slots and int(slots // c) == most and held(rows) <= c]
-    if fits and (stated is None or stated.value == most):
+    if fits and (stated is None or stated.value >= most):
         each = int(max(fits))
         return Cap(most, STATE, f"floor({slots} state slots / {each} per request) = {most}", each)
     return stated

@@ -27,7 +27,7 @@ def errors(evidence: Evidence) -> Sequence[Finding]:
             arithmetic="; ".join(
                 f"C={p.concurrency}: goodput {num(p.rps)} requests/s of {num((p.ok + p.err) / p.elapsed_s)} tried"
                 for p in bad
-                if p.elapsed_s > 0
+                if p.timed
             ),
             next_action="Look at the errors of one failed request; lower C or allow a longer queue, and measure again.",
             levels=tuple(p.concurrency for p in bad),
@@ -109,7 +109,7 @@ def cold_level(evidence: Evidence) -> Sequence[Finding]:
 
 def lengths(evidence: Evidence) -> Sequence[Finding]:
     """Levels whose answers differ in length: rates and latencies of such levels do not compare."""
-    used = [p for p in evidence.points if p.ok >= 4 and p.elapsed_s > 0 and p.output_tps > 0]
+    used = [p for p in evidence.points if p.ok >= 4 and p.timed and p.output_tps > 0]
     wanted = evidence.facts.requested_output
     if not used:
         return ()

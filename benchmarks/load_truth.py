@@ -33,8 +33,8 @@ PORT = 18111
 URL = f"http://127.0.0.1:{PORT}"
 
 
-def get(path: str) -> None:
-    with urllib.request.urlopen(URL + path, timeout=5) as answer:
+def get(path: str, url: str = URL) -> None:
+    with urllib.request.urlopen(url + path, timeout=5) as answer:
         answer.read()
 
 

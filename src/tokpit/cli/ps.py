@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -31,10 +32,11 @@ def ps(options: Options, hosts: tuple[str, ...], as_json: bool) -> int:
     Read from each host's process table: command line, port, pid, start time, user, engine version, model.
     Workers whose server is gone are listed as orphans. Exit code 3 if a host could not be asked.
     """
-    return options.run(lambda session: _ps(session, hosts, as_json))
+    return options.run(lambda session: show_found(session, hosts, as_json))
 
 
-async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
+async def show_found(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
+    """Print what runs on the hosts; the exit code."""
     names = hosts or tuple(session.inventory.hosts)
     if not names:
         raise UsageError("no host named, and the inventory is empty", hint="try: tokpit ps local")
@@ -54,11 +56,15 @@ async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
         if name not in errors
         for orphan in orphans_of(session, name)
     ]
+    held = await _gpu_memory(session, orphans)
     if as_json:
         to_json(
             {
                 "servers": [as_row(s) for s in servers],
-                "orphans": [{"host": host, **msgspec.to_builtins(orphan)} for host, orphan in orphans],
+                "orphans": [
+                    {"host": host, **msgspec.to_builtins(orphan), "gpu_mib": held.get((host, orphan.pid))}
+                    for host, orphan in orphans
+                ],
                 "errors": {n: e.message for n, e in errors.items()},
             }
         )
@@ -84,10 +90,16 @@ async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
     if orphans and not as_json:
         click.echo(f"{len(orphans)} orphan workers, whose server is gone; they may hold GPU memory:")
         lost = [
-            (f"{host}/{o.pid}", o.title, o.role, o.user, age(time.time() - o.started_at) if o.started_at else None)
+            (
+                f"{host}/{o.pid}",
+                o.title,
+                o.user,
+                age(time.time() - o.started_at) if o.started_at else None,
+                None if (mib := held.get((host, o.pid))) is None else f"{mib:,.0f}",
+            )
             for host, o in orphans
         ]
-        table(("ORPHAN", "TITLE", "ROLE", "USER", "UP"), lost)
+        table(("ORPHAN", "TITLE", "USER", "UP", "GPU MiB"), lost, right=frozenset({4}))
         click.echo(f"end one with: tokpit stop {lost[0][0]}", err=True)
     for error in errors.values():
         report(error)
@@ -97,6 +109,17 @@ async def _ps(session: Session, hosts: tuple[str, ...], as_json: bool) -> int:
 def orphans_of(session: Session, name: str) -> tuple[Orphan, ...]:
     """The workers without a server on the host called `name`."""
     return session.store.host(session.host(name).name).orphans
+
+
+async def _gpu_memory(session: Session, orphans: Sequence[tuple[str, Orphan]]) -> dict[tuple[str, int], float | None]:
+    """GPU memory of orphans in MiB by host and pid; without an entry where no driver answers or it holds none."""
+    from tokpit.ops.footprint import gpu_hold
+
+    held: dict[tuple[str, int], float | None] = {}
+    for name in dict.fromkeys(host for host, _ in orphans):
+        answer = await gpu_hold(session.host(name), [orphan.pid for host, orphan in orphans if host == name])
+        held.update({(name, pid): mib for pid, mib in (answer.by_pid if answer is not None else {}).items()})
+    return held
 
 
 def as_row(server: ServerInfo) -> dict[str, object]:

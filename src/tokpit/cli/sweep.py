@@ -66,6 +66,9 @@ NOTHING_OK = 7
 @click.option("--from", "source", type=click.Choice(["auto", "host", "here"]), default="auto", show_default=True,
               help="Where the load comes from: the server's own host, where a Python with aiohttp is found there, or "
                    "this machine through SSH.")  # fmt: skip
+@click.option("--procs", "processes", type=int, metavar="N",
+              help="Divide the load among N processes.  [default: as many as one core cannot time, up to half of the "
+                   "cores; always one through SSH]")  # fmt: skip
 @click.option("--note", default="", help="A word for the record.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.pass_obj

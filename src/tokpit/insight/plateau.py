@@ -69,7 +69,7 @@ def _at_cap(curve: Curve, cap: Cap) -> Plateau | None:
         return None
     judged = [p for p in curve.points if p.concurrency >= 0.8 * cap.value]
     spread = service_spread(judged, cap.value)
-    if spread is None or spread[1] > _SPREAD:
+    if spread is None or (spread[1] > _SPREAD and not _waves_fit(curve, cap.value)):
         return None
     half = [p for p in within if p.concurrency <= 0.55 * cap.value]
     if half and within[-1] is not half[-1] and slope(half[-1], within[-1]) < FLAT_SLOPE:
@@ -77,6 +77,13 @@ def _at_cap(curve: Curve, cap: Cap) -> Plateau | None:
     if within and above[-1].tps > 1.15 * within[-1].tps * max(1.0, cap.value / within[-1].concurrency):
         return None  # still rising above the cap: it is not what the server works with
     return _capped(curve, cap, CAP)
+
+
+def _waves_fit(curve: Curve, cap: int) -> bool:
+    """Whether waves of `cap` requests give the elapsed times above it: few waves spread the mean service time."""
+    model = wave_model(curve.points, cap)
+    above = [p for p in curve.points if p.concurrency > cap]
+    return model is not None and all(abs(model.elapsed_s(p.concurrency, p.ok) / p.elapsed_s - 1) < 0.1 for p in above)
 
 
 def _capped(curve: Curve, cap: Cap, cause: str) -> Plateau:

@@ -6,7 +6,8 @@ ends the sweep early with what was measured; any other line is a sign of life. T
 a plan that cannot be read and 3 where aiohttp is missing.
 
 With TOKPIT_LOAD_PATIENCE_S in the environment it is attended: it takes plan after plan, one a line, until its input
-ends, and ends by itself after so many seconds without a line, because a dead link need not tell.
+ends, and ends by itself after so many seconds without a line, because a dead link need not tell (0: never). With
+TOKPIT_LOAD_STEP as well it waits after every level for a line `next`.
 """
 
 from __future__ import annotations
@@ -15,77 +16,21 @@ import asyncio
 import gc
 import json
 import os
-import queue
-import select
 import sys
 import threading
-from typing import Any, Optional
+from typing import Any
 
 from . import events
+from .pipes import Lines, Writer, end_soon
 from .plan import Plan
-
-GRACE_S = 5.0
-"""After standard input closed, how long the end may take."""
-
-
-class _Writer:
-    """Writes lines in a thread: a pipe that is full must not hold up the measurement."""
-
-    def __init__(self) -> None:
-        self._lines: queue.Queue[bytes | None] = queue.Queue()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def put(self, data: dict[str, Any]) -> None:
-        self._lines.put(json.dumps(data, separators=(",", ":")).encode() + b"\n")
-
-    def close(self) -> None:
-        self._lines.put(None)
-        self._thread.join(GRACE_S)
-
-    def _run(self) -> None:
-        out = sys.stdout.buffer
-        try:
-            while True:
-                line = self._lines.get()
-                if line is None:
-                    return
-                out.write(line)
-                out.flush()
-        except (OSError, ValueError):
-            os._exit(1)  # nobody listens any more
-
-
-class _Lines:
-    """Lines of standard input, read without Python's buffer: its lock would outlive the reading thread at exit."""
-
-    patience_s: Optional[float] = None
-    """How long a silence may last before it counts as the end; None: for ever."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def next(self) -> bytes:
-        """The next line; what is left, then nothing, at the end of the input."""
-        while b"\n" not in self._rest:
-            try:
-                waiting = select.select([0], [], [], self.patience_s)[0]
-                data = os.read(0, 65536) if waiting else b""
-            except OSError:
-                data = b""
-            if not data:
-                line, self._rest = self._rest, b""
-                return line
-            self._rest += data
-        line, self._rest = self._rest.split(b"\n", 1)
-        return line + b"\n"
 
 
 class _Input:
     """Plans and stops from standard input, read in a thread, handed over in the event loop."""
 
-    def __init__(self, first: bytes, lines: _Lines, *, attended: bool) -> None:
+    def __init__(self, first: bytes, lines: Lines, *, attended: bool) -> None:
         self.stop = asyncio.Event()
+        self.next = asyncio.Event()
         self.plans: asyncio.Queue[bytes] = asyncio.Queue()
         """Lines that begin like a plan; an empty one is the end."""
         self.plans.put_nowait(first)
@@ -94,7 +39,7 @@ class _Input:
         self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._listen, args=(lines,), daemon=True).start()
 
-    def _listen(self, lines: _Lines) -> None:
+    def _listen(self, lines: Lines) -> None:
         while True:
             line = lines.next()
             try:
@@ -102,25 +47,29 @@ class _Input:
             except RuntimeError:  # the loop is closed: done already
                 return
             if not line:
-                threading.Timer(GRACE_S, os._exit, (1,)).start()
+                end_soon()
                 return
 
     def _hear(self, line: bytes) -> None:
+        if line.startswith(b"{"):
+            self.stop.clear()
         if not line or line.strip() == b"stop":
             self.stop.set()
+        if not line or line.strip() in (b"stop", b"next"):
+            self.next.set()
         if not line or line.startswith(b"{"):
             self.plans.put_nowait(line)
 
 
 def main() -> int:
     """Runs the plan of the command line or the plans of standard input."""
-    writer, lines = _Writer(), _Lines()
+    writer, lines = Writer(), Lines()
     lines.patience_s = float(os.environ.get("TOKPIT_LOAD_PATIENCE_S") or 0) or None
     first = sys.argv[1].encode() if len(sys.argv) > 1 else lines.next()
     try:
         Plan.from_json(first.decode("utf-8", "replace"))
     except ValueError as error:
-        writer.put({"event": "error", "message": str(error)})
+        _say(writer, {"event": "error", "message": str(error)})
         writer.close()
         return 2
     try:
@@ -129,7 +78,7 @@ def main() -> int:
         message = (
             f"{sys.executable} has no aiohttp: use the python of the engine's environment, or `pip install aiohttp`"
         )
-        writer.put({"event": "error", "message": message})
+        _say(writer, {"event": "error", "message": message})
         writer.close()
         return 3
     gc.collect()
@@ -139,14 +88,35 @@ def main() -> int:
     return 0
 
 
-async def _serve(first: bytes, writer: _Writer, lines: _Lines) -> None:
+async def _serve(first: bytes, writer: Writer, lines: Lines) -> None:
+    from .crew import Crew
     from .run import run_sweep
 
-    given = _Input(first, lines, attended=lines.patience_s is not None and len(sys.argv) < 2)
-    while line := await given.plans.get():
-        try:
-            plan = Plan.from_json(line.decode("utf-8", "replace"))
-        except ValueError as error:
-            writer.put({"event": "error", "message": str(error)})
-            continue
-        await run_sweep(plan, on_event=lambda event: writer.put(events.to_dict(event)), stop=given.stop)
+    given = _Input(first, lines, attended="TOKPIT_LOAD_PATIENCE_S" in os.environ and len(sys.argv) < 2)
+
+    async def on_level(_: Any) -> None:
+        if "TOKPIT_LOAD_STEP" in os.environ and not given.stop.is_set():
+            await given.next.wait()
+            given.next.clear()
+
+    crew = Crew()
+    try:
+        while line := await given.plans.get():
+            try:
+                plan = Plan.from_json(line.decode("utf-8", "replace"))
+            except ValueError as error:
+                _say(writer, {"event": "error", "message": str(error)})
+                continue
+            await run_sweep(
+                plan,
+                on_event=lambda event: _say(writer, events.to_dict(event)),
+                on_level=on_level,
+                stop=given.stop,
+                crew=crew,
+            )
+    finally:
+        await crew.close()
+
+
+def _say(writer: Writer, data: dict[str, Any]) -> None:
+    writer.put(json.dumps(data, separators=(",", ":")).encode() + b"\n")

@@ -14,6 +14,7 @@ from .clock import Clock, now_ns
 from .plan import Plan
 from .prompts import Bodies, PromptSource
 from .request import Client
+from .share import Share
 from .stream import Exchange
 from .watch import overdue, watch_period_s
 
@@ -42,11 +43,13 @@ class LevelRun:
         stop: asyncio.Event,
         concurrency: int | None = None,
         rate: float | None = None,
+        share: Share | None = None,
         on_progress: Callable[[LevelRun], None] | None = None,
         on_request: Callable[[Exchange], None] | None = None,
     ) -> None:
         self.plan, self.clock, self.level = plan, clock, level
         self.concurrency, self.rate = concurrency, rate
+        self.share = share or Share(concurrency=concurrency)
         self.total = plan.requests_at(concurrency) if concurrency is not None else plan.requests
         self.exchanges: list[Exchange] = []
         self.in_flight: set[Exchange] = set()
@@ -67,15 +70,28 @@ class LevelRun:
         self._halt = asyncio.Event()
         self._launched = self._connect_failures = self._done_tokens = self._done_chunks = self._late_chunks = 0
         self._deadline_ns = 0
-        self._bodies = Bodies(source, level)
+        self.bodies = Bodies(source, level)
+        self._ready = False
         self._trail: deque[tuple[float, float]] = deque(maxlen=20)
 
-    async def run(self) -> None:
-        """Runs the level to its end, or to the stop; never raises for what the server does."""
-        self._bodies.prebuild(self.total if self.total is not None else max(4 * (self.concurrency or 16), 64))
+    def prepare(self) -> None:
+        """Does what must not take time once the level has begun."""
+        count = self.total if self.total is not None else max(4 * (self.concurrency or 16), 64)
+        self.bodies.prebuild(self._conversation_at(position) for position in range(count))
+        self._ready = True
+
+    async def run(self, at_ns: int = 0) -> None:
+        """Runs the level to its end, or to the stop; never raises for what the server does.
+
+        It begins at `at_ns` (raw monotonic nanoseconds), the same moment for every part of a divided level; 0: now.
+        """
+        if not self._ready:
+            self.prepare()
         self.clock.refresh()
+        if at_ns:
+            await asyncio.sleep(max(0, at_ns - now_ns()) / 1e9)
         cpu = time.process_time()
-        self.t_begin = now_ns()
+        self.t_begin = at_ns or now_ns()
         if self.plan.duration_s is not None:
             self._deadline_ns = self.t_begin + int(self.clock.real_s(self.plan.duration_s) * 1e9)
         helpers = [asyncio.ensure_future(job()) for job in (self._obey, self._watch, self._lag, self._tick)]
@@ -103,7 +119,27 @@ class LevelRun:
     @property
     def unique_prompt_share(self) -> float | None:
         """Different bodies / all of them; None before the first."""
-        return self._bodies.unique_share
+        return self.bodies.unique_share
+
+    @property
+    def done(self) -> int:
+        """Requests that ended, however."""
+        return len(self.exchanges) - len(self.in_flight)
+
+    @property
+    def running(self) -> int:
+        """Requests in flight."""
+        return len(self.in_flight)
+
+    @property
+    def busiest_s(self) -> float:
+        """CPU seconds of the busiest process: of this one."""
+        return self.cpu_s
+
+    @property
+    def processes(self) -> int:
+        """Processes that made this level's load."""
+        return 1
 
     def elapsed_s(self) -> float:
         """Since the level began, on the host's clock."""
@@ -130,12 +166,17 @@ class LevelRun:
 
     async def _open_loop(self, rate: float) -> None:
         draw = random.Random(f"{self.plan.seed}-{self.level}-arrivals")  # noqa: S311 # not for secrets
-        due_s = 0.0
+        due_s, arrival = 0.0, 0
         running: set[asyncio.Future[None]] = set()
         while self._may_start():
             due_ns = self.t_begin + int(self.clock.real_s(due_s) * 1e9)
             if self._deadline_ns and due_ns >= self._deadline_ns:
                 break
+            mine = arrival % self.share.step == self.share.first % self.share.step
+            arrival += 1
+            due_s += draw.expovariate(rate) if self.plan.arrival == "poisson" else 1 / rate
+            if not mine:
+                continue
             if not await self._sleep_until(due_ns):
                 break
             if len(running) >= self.plan.max_in_flight:
@@ -144,7 +185,6 @@ class LevelRun:
             task = asyncio.ensure_future(self._conversation(self._take(), due_ns))
             running.add(task)
             task.add_done_callback(running.discard)
-            due_s += draw.expovariate(rate) if self.plan.arrival == "poisson" else 1 / rate
         if running:
             await asyncio.gather(*running)
 
@@ -157,7 +197,10 @@ class LevelRun:
 
     def _take(self) -> int:
         self._launched += 1
-        return self._launched - 1
+        return self._conversation_at(self._launched - 1)
+
+    def _conversation_at(self, position: int) -> int:
+        return self.share.first + position * self.share.step
 
     async def _conversation(self, index: int, due_ns: int = 0) -> None:
         messages: list[dict[str, Any]] | None = None
@@ -174,7 +217,7 @@ class LevelRun:
             else:
                 if self.plan.turns > 1:
                     messages = self._source.opening(self.level, index)
-                body = self._bodies.take(index)
+                body = self.bodies.take(index)
             x = Exchange(len(self.exchanges), turn)
             x.t_due = due_ns if not turn else 0
             if self.plan.turns > 1:

@@ -11,6 +11,7 @@ from typing import Any
 from .levels import check_levels
 
 APIS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
+MAX_PROCESSES = 64
 DEFAULT_LEVELS = (1, 4, 8, 16, 32, 48)
 
 
@@ -88,6 +89,8 @@ class Plan:
     stop_on_error: bool = False
     clock_factor: float = 1.0
     """Every duration times this: figures on the clock of a simulated host that runs this much faster."""
+    processes: int = 1
+    """Among how many the load is divided; 0: as many as it takes, up to half of the machine's cores."""
     max_in_flight: int = 4096
     """Open loop: arrivals beyond this wait at the client (and are reported)."""
     seed: int = 0
@@ -182,10 +185,19 @@ class Plan:
                 raise ValueError("an open-loop level needs a number of requests or a duration")
         else:
             check_levels(list(self.levels))
-        lows = (("max_tokens", 1), ("warmup", 0), ("turns", 1), ("input_tokens", 1), ("max_in_flight", 1))
+        lows = (
+            ("max_tokens", 1),
+            ("warmup", 0),
+            ("turns", 1),
+            ("input_tokens", 1),
+            ("max_in_flight", 1),
+            ("processes", 0),
+        )
         for name, low in lows:
             if getattr(self, name) < low:
                 raise ValueError(f"{name} is {getattr(self, name)}: at least {low}")
+        if self.processes > MAX_PROCESSES:
+            raise ValueError(f"{self.processes} processes are over {MAX_PROCESSES}, the most that share one load")
         if self.requests is not None and self.requests < 1:
             raise ValueError("a level needs at least 1 request")
         if self.duration_s is not None and not self.duration_s > 0:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import secrets
+from collections.abc import Iterable
 from typing import Any
 
 from .plan import Plan
@@ -156,18 +158,19 @@ class Bodies:
         self._source = source
         self._level = level
         self._ready: dict[int, bytes] = {}
-        self._hashes: set[int] = set()
-        self._built = 0
+        self.hashes: set[int] = set()
+        """64 bits of every different body, the same in every process."""
+        self.built = 0
 
     @property
     def unique_share(self) -> float | None:
         """Different bodies / all of them; None before the first."""
-        return len(self._hashes) / self._built if self._built else None
+        return len(self.hashes) / self.built if self.built else None
 
-    def prebuild(self, count: int) -> None:
-        """Builds the first `count`."""
+    def prebuild(self, indices: Iterable[int]) -> None:
+        """Builds those of `indices`."""
         size = 0
-        for index in range(count):
+        for index in indices:
             self._ready[index] = self._build(index)
             size += len(self._ready[index])
             if size > PREBUILD_BYTES:
@@ -179,6 +182,6 @@ class Bodies:
 
     def _build(self, index: int) -> bytes:
         body = self._source.body(self._level, index, self._source.opening(self._level, index))
-        self._hashes.add(hash(body))
-        self._built += 1
+        self.hashes.add(int.from_bytes(hashlib.blake2b(body, digest_size=8).digest(), "little"))
+        self.built += 1
         return body

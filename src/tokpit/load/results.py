@@ -112,7 +112,7 @@ class LevelResult:
     loop_lag_p99_s: float | None
     loop_lag_max_s: float | None
     client_cpu: float
-    """CPU cores that this process used."""
+    """CPU cores that the busiest process of the client used."""
     clock_steps: int
     unique_prompt_share: float | None
     held_back: int
@@ -122,6 +122,12 @@ class LevelResult:
     rows: tuple[tuple[Any, ...], ...] = ()
     """Per request: sent at s, TTFT s, E2E s, output tokens, outcome; at most 2,000."""
     checks: tuple[Check, ...] = ()
+    processes: int = 1
+    """Among how many the load was divided."""
+    client_cpu_all: float | None = None
+    """CPU cores that all of them used."""
+    icl_bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Between which values each percentile of `icl_s` lies, given the chunks that came in one read (seconds)."""
 
     @property
     def distrust(self) -> frozenset[str]:
@@ -144,6 +150,7 @@ class LevelResult:
         )
         for name in ("tps_series", "steady_window_s"):
             values[name] = tuple(values[name]) if values.get(name) is not None else None
+        values["icl_bounds"] = {name: tuple(pair) for name, pair in values.get("icl_bounds", {}).items()}
         values["rows"] = tuple(tuple(row) for row in values.get("rows", ()))
         return cls(**values)
 

@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Union
 
-from .clock import Clock
-from .events import Event, LevelFinished, LevelStarted, Progress, RequestFinished, SweepFinished, Warmup
+from .clock import Clock, now_ns
+from .crew import Crew, CrewRun
+from .events import Event, LevelFinished, LevelStarted, Progress, SweepFinished, Warmup
 from .plan import Plan
 from .results import LevelResult, SweepResult
+from .share import processes_for
 
 if TYPE_CHECKING:
     import aiohttp
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from .stream import Exchange
 
 SessionFactory = Callable[[], Union["aiohttp.ClientSession", Awaitable["aiohttp.ClientSession"]]]
-SAMPLES_PER_S = 10
 SURE_FAILURES = ("4xx", "3xx", "connect", "timeout.connect", "timeout.first")
 """Outcomes of the warm-up after which no level could go better."""
 
@@ -35,6 +36,7 @@ async def run_sweep(
     on_event: Callable[[Event], None] | None = None,
     on_level: Callable[[LevelResult], Awaitable[None]] | None = None,
     stop: asyncio.Event | None = None,
+    crew: Crew | None = None,
 ) -> SweepResult:
     """Runs `plan` and returns what it measured; what the server does is never raised, but told in the result.
 
@@ -42,14 +44,22 @@ async def run_sweep(
     session is opened that takes the kernel's receive times. `on_event` is called in the event loop and must return at
     once; `on_level` is awaited before the next level begins, so that a finished level can be stored. Setting `stop`
     cancels what is in flight and ends the sweep with a partial level.
+
+    A level goes to as many processes as `plan.processes` says, but stays in this one with a given session, which is
+    nobody else's. Those of `crew` are used and stay; without it they end with the sweep.
     """
-    sweep = _Sweep(plan, on_event or (lambda event: None), stop or asyncio.Event())
+    own = crew if crew is not None else Crew()
+    sweep = _Sweep(plan, on_event or (lambda event: None), stop or asyncio.Event(), own)
     sweep.on_level = on_level
-    session = await _open(plan, sweep.clock, session_factory)
     try:
-        result = await sweep.run(session, given=session_factory is not None)
+        session = await _open(plan, sweep.clock, session_factory)
+        try:
+            result = await sweep.run(session, given=session_factory is not None)
+        finally:
+            await session.close()
     finally:
-        await session.close()
+        if own is not crew:
+            await own.close()
     sweep.emit(SweepFinished(result))
     return result
 
@@ -67,15 +77,13 @@ async def _open(plan: Plan, clock: Clock, factory: SessionFactory | None) -> aio
 
 
 class _Sweep:
-    def __init__(self, plan: Plan, emit: Callable[[Event], None], stop: asyncio.Event) -> None:
-        self.plan, self.emit, self.stop = plan, emit, stop
+    def __init__(self, plan: Plan, emit: Callable[[Event], None], stop: asyncio.Event, crew: Crew) -> None:
+        self.plan, self.emit, self.stop, self.crew = plan, emit, stop, crew
+        self.given = False
         self.clock = Clock(plan.clock_factor)
         self.levels: list[LevelResult] = []
         self.on_level: Callable[[LevelResult], Awaitable[None]] | None = None
         self.warmup: dict[str, Any] = {}
-        self._sampled_second = -1
-        self._sampled = 0
-        self._seen: dict[str, int] = {}
 
     async def run(self, session: aiohttp.ClientSession, *, given: bool) -> SweepResult:
         from .prompts import PromptSource
@@ -83,6 +91,7 @@ class _Sweep:
 
         plan, begun_at, begun = self.plan, time.time(), time.monotonic()
         model, status, reason = plan.model, "done", ""
+        self.given = given
         if not model:
             model, reason = await _first_model(session, plan)
         source = PromptSource(plan, model)
@@ -116,11 +125,15 @@ class _Sweep:
                     return "failed", reason
             if self.stop.is_set():
                 return "stopped", "stopped by request"
-            run = self._level_run(plan, source, client, number, concurrency=concurrency, rate=rate)
+            run = self._level(source, client, number, concurrency, rate)
             label = f"C={concurrency}" if rate is None else f"{rate:g} req/s"
             started = LevelStarted(number, len(steps), label, concurrency, rate, run.total, plan.duration_s)
             self.emit(started)
-            await run.run()
+            try:
+                await run.run()
+            except OSError as error:
+                return "failed", f"A process for the load cannot be started: {error.strerror or error}."
+            self.crew.learn(run.exchanges)
             result = await self._summary(run)
             self.levels.append(result)
             self.emit(LevelFinished(result))
@@ -134,7 +147,30 @@ class _Sweep:
                 return "stopped", run.cut
         return "done", ""
 
-    async def _summary(self, run: LevelRun) -> LevelResult:
+    def _level(
+        self, source: Any, client: Client, number: int, concurrency: int | None, rate: float | None
+    ) -> LevelRun | CrewRun:
+        expected = self.crew.expected(concurrency, rate)
+        many = 1 if self.given else processes_for(self.plan, concurrency, expected, self.crew.cores)
+        run = CrewRun(
+            self.crew,
+            many,
+            self.plan,
+            self.clock,
+            model=source.model,
+            nonce=source.nonce,
+            level=number,
+            stop=self.stop,
+            concurrency=concurrency,
+            rate=rate,
+            on_progress=self._progress,
+            on_request=self.emit,
+        )
+        if run.processes > 1:
+            return run
+        return self._level_run(self.plan, source, client, number, concurrency=concurrency, rate=rate)
+
+    async def _summary(self, run: LevelRun | CrewRun) -> LevelResult:
         from .summary import summarize
 
         # A large level takes tenths of a second to sort; the loop may be somebody's screen.
@@ -146,6 +182,7 @@ class _Sweep:
         )
         run = self._level_run(plan, source, client, -1 - number, concurrency=1, quiet=True)
         await run.run()
+        self.crew.learn(run.exchanges)
         bad = [x for x in run.exchanges if x.outcome not in ("ok", "cancelled")]
         busy_s = sum(self.clock.host_s((x.t_last or x.t_end) - x.t_sent) for x in run.exchanges if x.outcome == "ok")
         tokens = sum(x.tokens for x in run.exchanges if x.outcome == "ok")
@@ -189,8 +226,19 @@ class _Sweep:
             on_request=None if quiet else self._request(number),
         )
 
-    def _progress(self, run: LevelRun) -> None:
-        done, elapsed = len(run.exchanges) - len(run.in_flight), run.elapsed_s()
+    def _request(self, number: int) -> Callable[[Exchange], None]:
+        from .telling import Sampler, told
+
+        sampler, begun_ns = Sampler(), now_ns()
+
+        def tell(x: Exchange) -> None:
+            if sampler.wanted(x.outcome):
+                self.emit(told(x, number, begun_ns, self.clock))
+
+        return tell
+
+    def _progress(self, run: LevelRun | CrewRun) -> None:
+        done, elapsed = run.done, run.elapsed_s()
         eta: float | None = None
         if run.plan.duration_s is not None:
             eta = max(0.0, run.plan.duration_s - elapsed)
@@ -203,43 +251,13 @@ class _Sweep:
                 total=run.total,
                 ok=run.ok,
                 err=run.failed,
-                running=len(run.in_flight),
+                running=run.running,
                 tps=run.recent_tps(),
                 tokens=run.tokens_so_far(),
                 elapsed_s=elapsed,
                 eta_s=eta,
             )
         )
-
-    def _request(self, number: int) -> Callable[[Exchange], None]:
-        from .summary import times
-
-        begun = time.monotonic_ns()
-        self._seen = {}
-
-        def tell(x: Exchange) -> None:
-            second = int(time.monotonic())
-            if second != self._sampled_second:
-                self._sampled_second, self._sampled = second, 0
-            seen = self._seen[x.outcome] = self._seen.get(x.outcome, 0) + 1
-            if seen > 3 and self._sampled >= SAMPLES_PER_S:
-                return
-            self._sampled += 1
-            one = times(x, self.clock) if x.t_sent and x.t_first else None
-            self.emit(
-                RequestFinished(
-                    level=number,
-                    index=x.index,
-                    outcome=x.outcome,
-                    detail=x.detail,
-                    ttft_s=one.ttft_s if one else None,
-                    e2e_s=one.e2e_s if one else None,
-                    output_tokens=x.tokens,
-                    at_s=self.clock.host_s(x.t_end - begun),
-                )
-            )
-
-        return tell
 
 
 async def _first_model(session: aiohttp.ClientSession, plan: Plan) -> tuple[str, str]:
@@ -277,5 +295,6 @@ def _client_facts(levels: list[LevelResult], *, given: bool) -> dict[str, Any]:
         "loop": type(asyncio.get_running_loop()).__module__.split(".")[0],
         "session": "given" if given else "own",
         "kernel_stamps": bool(shares) and min(shares) > 0.99,
+        "processes": max((level.processes for level in levels), default=1),
         "machine": f"{platform.system()} {platform.machine()}",
     }

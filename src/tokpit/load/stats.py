@@ -59,6 +59,21 @@ def dist(samples: Iterable[float]) -> Dist | None:
     return Dist(n=n, mean=mean, sd=sd, min=ordered[0], max=ordered[-1], thin=_thin(n), **values)
 
 
+def shifted(samples: Iterable[float], share: float) -> dict[str, tuple[float, float]]:
+    """Between which two values each percentile lies when `share` of the samples is too low and as much too high.
+
+    A sample that was raised or lowered moves its neighbours by one rank at most, whatever its size: the true
+    p-quantile is not below the (p - share)-quantile of what was seen, and not above the (p + share)-quantile.
+    """
+    ordered = sorted(samples)
+    if not ordered:
+        return {}
+    return {
+        name: (percentile(ordered, max(0.0, at - share)), percentile(ordered, min(1.0, at + share)))
+        for name, at in _PERCENTILES
+    }
+
+
 def weighted_dist(pairs: Iterable[tuple[float, float]]) -> Dist | None:
     """The distribution of (value, weight) pairs, as if each value stood there `weight` times; None without weight.
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from .checks import run_checks
 from .clock import Clock
-from .level import LevelRun
-from .plan import Slo
+from .plan import Plan, Slo
 from .results import CHUNKS, USAGE, LevelResult, Outcome
-from .stats import Dist, dist, percentile, weighted_dist
+from .stats import Dist, dist, percentile, shifted, weighted_dist
 from .stream import Exchange
 from .window import (
     Steady,
@@ -26,6 +27,42 @@ from .window import (
 )
 
 MAX_ROWS = 2000
+
+
+class Measured(Protocol):
+    """What a level left to be summed up, of one process (`level.LevelRun`) or of several (`crew.CrewRun`)."""
+
+    plan: Plan
+    clock: Clock
+    level: int
+    concurrency: int | None
+    rate: float | None
+    exchanges: list[Exchange]
+    t_begin: int
+    t_end: int
+    lag_s: array[float]
+    cpu_s: float
+    cut: str
+    held_back: int
+
+    @property
+    def busiest_s(self) -> float:
+        """CPU seconds of the busiest process."""
+        ...
+
+    @property
+    def processes(self) -> int:
+        """Processes that made the load."""
+        ...
+
+    @property
+    def unique_prompt_share(self) -> float | None:
+        """Different bodies / all of them."""
+        ...
+
+    def elapsed_s(self) -> float:
+        """How long the level lasted, on the host's clock."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -77,7 +114,7 @@ def per_chunk_mean(exchanges: Iterable[Exchange]) -> float | None:
     return sum(x.completion_tokens or 0 for x in known) / chunks if chunks else None
 
 
-def summarize(run: LevelRun) -> LevelResult:
+def summarize(run: Measured) -> LevelResult:
     """Every figure of a finished or stopped level, with its checks."""
     plan, clock, everything = run.plan, run.clock, run.exchanges
     source = settle_usage(everything)
@@ -87,6 +124,7 @@ def summarize(run: LevelRun) -> LevelResult:
     per_chunk = per_chunk_mean(good)
     ratio = per_chunk or 1.0
     elapsed_s = run.elapsed_s()
+    real_s = elapsed_s / clock.factor
     window, steady = _steady(run, ratio)
     note = _note(run, window, steady)
     found = [times(x, clock) for x in good]
@@ -100,7 +138,7 @@ def summarize(run: LevelRun) -> LevelResult:
     bucket_s = max(1.0, math.ceil(elapsed_s / 240))
     bucket_ns = bucket_s * 1e9 / clock.factor
     sums = series(everything, run.t_begin, run.t_end, bucket_ns, ratio)
-    gaps, itl, itl_source = _gaps(good, clock, source)
+    gaps, bounds, itl, itl_source = _gaps(good, clock, source)
     chunks = sum(len(x.stamps) for x in everything)
     reads = sum(x.reads for x in everything)
     keeps = sum(meets(one, plan.slo) for one in found) if plan.slo.asked else None
@@ -155,24 +193,27 @@ def summarize(run: LevelRun) -> LevelResult:
         kernel_share=sum(x.kernel_reads for x in everything) / reads if reads else 0.0,
         loop_lag_p99_s=clock.host_s(percentile(lag, 0.99) * 1e9) if lag else None,
         loop_lag_max_s=clock.host_s(lag[-1] * 1e9) if lag else None,
-        client_cpu=run.cpu_s / (elapsed_s / clock.factor) if elapsed_s > 0 else 0.0,
+        client_cpu=run.busiest_s / real_s if real_s > 0 else 0.0,
+        processes=run.processes,
+        client_cpu_all=run.cpu_s / real_s if real_s > 0 else 0.0,
         clock_steps=clock.steps,
         unique_prompt_share=run.unique_prompt_share,
         held_back=run.held_back,
         series_s=bucket_s,
         tps_series=tuple(round(value / bucket_s, 3) for value in sums),
         rows=_rows(everything, run, clock),
+        icl_bounds=bounds,
     )
     return replace(result, checks=run_checks(result, plan))
 
 
-def _settled(x: Exchange, run: LevelRun, window: Window | None) -> bool:
+def _settled(x: Exchange, run: Measured, window: Window | None) -> bool:
     if run.concurrency is not None:
         return x.index >= run.concurrency
     return window is not None and window.start_ns <= x.t_sent <= window.end_ns
 
 
-def _steady(run: LevelRun, ratio: float) -> tuple[Window | None, Steady | None]:
+def _steady(run: Measured, ratio: float) -> tuple[Window | None, Steady | None]:
     if run.rate is not None:
         window = open_window(run.exchanges)
     else:
@@ -180,7 +221,7 @@ def _steady(run: LevelRun, ratio: float) -> tuple[Window | None, Steady | None]:
     return window, steady_rate(run.exchanges, window, ratio) if window else None
 
 
-def _note(run: LevelRun, window: Window | None, steady: Steady | None) -> str:
+def _note(run: Measured, window: Window | None, steady: Steady | None) -> str:
     if window is None or steady is None:
         return "not enough samples for a steady window"
     names = {
@@ -194,13 +235,15 @@ def _note(run: LevelRun, window: Window | None, steady: Steady | None) -> str:
     return text
 
 
-def _span(run: LevelRun, window: Window | None) -> tuple[float, float] | None:
+def _span(run: Measured, window: Window | None) -> tuple[float, float] | None:
     if window is None:
         return None
     return run.clock.host_s(window.start_ns - run.t_begin), run.clock.host_s(window.end_ns - run.t_begin)
 
 
-def _gaps(good: Sequence[Exchange], clock: Clock, source: str) -> tuple[Dist | None, Dist | None, str]:
+def _gaps(
+    good: Sequence[Exchange], clock: Clock, source: str
+) -> tuple[Dist | None, dict[str, tuple[float, float]], Dist | None, str]:
     gaps: list[float] = []
     pairs: list[tuple[float, float]] = []
     exact = bool(good)
@@ -213,7 +256,10 @@ def _gaps(good: Sequence[Exchange], clock: Clock, source: str) -> tuple[Dist | N
             weights = chunk_tokens(x, 1.0)[1:]
             pairs.extend((gap / weight, weight) for gap, weight in zip(own, weights) if weight > 0)
     name = CHUNKS if source == CHUNKS else "usage per chunk" if exact else "mean per chunk"
-    return dist(gaps), weighted_dist(pairs), name
+    gaps.sort()
+    # A chunk that came in one read with the next bears its time: the gap before it is too long, the one after it 0.
+    merged = sum(x.merged for x in good) / len(gaps) if gaps else 0.0
+    return dist(gaps), shifted(gaps, merged), weighted_dist(pairs), name
 
 
 def _outcomes(exchanges: Iterable[Exchange]) -> dict[str, Outcome]:
@@ -234,7 +280,7 @@ def _tally(values: Iterable[str]) -> dict[str, int]:
 
 
 def _rows(
-    exchanges: Sequence[Exchange], run: LevelRun, clock: Clock
+    exchanges: Sequence[Exchange], run: Measured, clock: Clock
 ) -> tuple[tuple[float | int | str | None, ...], ...]:
     rows: list[tuple[float | int | str | None, ...]] = []
     for x in exchanges[:MAX_ROWS]:

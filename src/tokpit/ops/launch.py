@@ -149,6 +149,7 @@ async def start(session: Session, made: Plan, *, timeout_s: float, operation_id:
 
 
 async def _start(session: Session, host: Host, made: Plan, progress: Progress, timeout_s: float) -> Launched:
+    from tokpit.store.history import getpass_user
     from tokpit.transport.detached import start_detached
 
     spec = made.spec
@@ -165,6 +166,7 @@ async def _start(session: Session, host: Host, made: Plan, progress: Progress, t
         method=spec.method,
         handle=made.handle,
         container=methods.container(spec, platform=made.platform),
+        by=getpass_user(),
     )
     progress.step("started", "started", f"pid {state.pid}, log {state.log_path}")
     history = await session.history()

@@ -1,7 +1,7 @@
 """The user's own table of memory bandwidths: `gpus.toml` in the configuration folder.
 
-    [bandwidth]                  # GB/s by words of the GPU's name
-    "RTX 4090 48GB" = 1008
+[bandwidth]                  # GB/s by words of the GPU's name
+"RTX 4090 48GB" = 1008
 """
 
 from __future__ import annotations

@@ -140,6 +140,7 @@ class Sweep:
             if self._asked.source == "host":
                 raise
             self._source, self._why = Here(self._host), error.message
+            await self._source.ready()
         self._progress.step("from", f"load from {self._source.where}", self._why)
 
     async def _recorded(self, run: Run, plan: Plan, history: History) -> Run:

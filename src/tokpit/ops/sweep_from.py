@@ -14,6 +14,7 @@ from tokpit.transport.base import Host
 if TYPE_CHECKING:
     from tokpit.load.events import Event
     from tokpit.load.plan import Plan
+    from tokpit.load.process import Generator
     from tokpit.load.results import SweepResult
 
 OnEvent = Callable[["Event"], None]
@@ -46,24 +47,41 @@ class Source(Protocol):
 
 
 class Here:
-    """The generator in this process; a remote server is reached through the SSH connection."""
+    """The generator on this machine; a remote server is reached through the SSH connection, in this process.
+
+    Where no connection is needed it runs in a process of its own, once `ready` was awaited: a screen that is drawn
+    meanwhile cannot disturb the times there. `close` ends that.
+    """
 
     where = "here"
     command = ""
 
     def __init__(self, host: Host | None) -> None:
         self._host = host if host is not None and not host.spec.local else None
+        self._generator: Generator | None = None
 
     async def ready(self) -> None:
         """See Source."""
+        from tokpit.load.process import Generator
+
+        if self._host is None and self._generator is None:
+            self._generator = Generator()
 
     async def close(self) -> None:
         """See Source."""
+        if self._generator is not None:
+            await self._generator.close()
 
     async def run(self, plan: Plan, on_event: OnEvent, stop: asyncio.Event) -> SweepResult:
         """See Source."""
+        from tokpit.load.process import ProcessEnded
         from tokpit.load.run import run_sweep
 
+        if self._generator is not None:
+            try:
+                return await self._generator.run(plan, on_event=on_event, stop=stop)
+            except (ProcessEnded, OSError) as error:
+                raise LoadError(str(error)) from error
         factory = self._host.session if self._host is not None else None
         return await run_sweep(plan, session_factory=factory, on_event=on_event, stop=stop)
 

@@ -22,7 +22,7 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PLAIN = (
     *("api", "requests", "max_tokens", "temperature", "top_p", "warmup", "duration_s", "arrival", "prompts"),
     *("input_tokens", "prompt_rows", "turns", "prefix_share", "unique_prefix", "seed", "timeouts", "stop_on_error"),
-    *("continuous_usage", "ignore_eos", "warmup_each_level", "max_in_flight"),
+    *("continuous_usage", "ignore_eos", "warmup_each_level", "max_in_flight", "processes"),
 )
 
 
@@ -55,7 +55,7 @@ def read_args(args: Mapping[str, Any]) -> Asked:
     from tokpit.load.plan import Plan, Slo, Timeouts
 
     find = bool(args.get("find"))
-    fields = {name: args[name] for name in _PLAIN if args.get(name) is not None}
+    fields = {"processes": 0, **{name: args[name] for name in _PLAIN if args.get(name) is not None}}
     try:
         levels = tuple(parse_levels(str(args.get("levels") or (FIND_LEVELS if find else DEFAULT_LEVELS))))
         rates = read_rates(args.get("rates"))

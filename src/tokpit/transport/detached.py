@@ -39,7 +39,8 @@ export TOKPIT_WHO
 {start}n=0
 while [ ! -s "$TOKPIT_WHO" ]; do
   n=$((n + 1))
-  if [ "$n" -gt 100 ]; then echo "the process did not start" >&2; tail -n 1 "$log" >&2; exit 4; fi
+  if [ "$n" -gt 100 ]; then echo "the process did not start" >&2; tail -n 1 "$log" >&2
+    rm -f -- "${{run:-$TOKPIT_WHO}}"; exit 4; fi
   sleep 0.1 2>/dev/null || sleep 1
 done
 read -r pid pgid ticks < "$TOKPIT_WHO"

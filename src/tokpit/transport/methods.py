@@ -63,7 +63,7 @@ def docker_argv(
     """`docker run` for a server that writes its output to a file of the host, named by TOKPIT_LOG in the container.
 
     Values of the environment are taken from the docker client's own, so that they are on no command line. The image is
-    never pulled: that can take an hour, and is a step of its own.
+    never pulled: that can take an hour, and is a step of its own. The container goes when it ends; its log stays.
     """
     gpus: tuple[str, ...] = ("--gpus", container.gpus)
     if container.gpus == "none":
@@ -71,7 +71,7 @@ def docker_argv(
     elif container.gpus == "rocm":
         gpus = ("--device=/dev/kfd", "--device=/dev/dri", "--group-add=video", "--security-opt=seccomp=unconfined")
     return (
-        *("docker", "run", "--detach", "--pull=never", "--name", handle, *gpus),
+        *("docker", "run", "--detach", "--rm", "--pull=never", "--name", handle, *gpus),
         *("--ipc=host", "--network=host", "--ulimit", "memlock=-1", "--ulimit", "stack=67108864"),
         *(word for name in (*env_names, "TOKPIT_LOG") for word in ("--env", name)),
         *("--volume", log_folder if log_folder == _FOLDER else f"{log_folder}:{LOG_MOUNT}"),
@@ -149,7 +149,7 @@ folder=$(dirname -- "$log")
 id=$({exports}
   TOKPIT_LOG={mount}/$(basename -- "$log"); export TOKPIT_LOG
   {command}) || exit 4
-p=$(docker inspect -f '{{{{.State.Pid}}}}' "$id") || exit 4
+p=$(docker inspect -f '{{{{.State.Pid}}}}' "$id" 2>/dev/null || echo 0)
 if [ "$p" -gt 0 ] && l=$(cat "/proc/$p/stat"); then
   set -- ${{l##*) }}
   echo "$p $3 ${{20}}" > "$TOKPIT_WHO"

@@ -30,7 +30,6 @@ STILL_NAMING = frozenset(
         "ops/diagnose_files.py",  # whose metrics page a file holds
         "ops/methods.py",  # images of each engine
         "ops/remembered.py",  # earlier deployments found in files
-        "ops/sweep_advice.py",  # state slots
         "probes/checkup.py",  # variables worth showing
         "probes/deployments.py",  # words that unit files and histories are searched for
         "probes/environments.py",  # what an environment is searched for

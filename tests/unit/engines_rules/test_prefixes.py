@@ -21,7 +21,7 @@ FAILURES = {
     ),
     "sglang-flag": (
         "sglang",
-        "usage: launch_server.py [-h] --model-path MODEL_PATH\nlaunch_server.py: error: unrecognized arguments: --tpp 2",
+        "usage: launch_server.py [-h] --model-path PATH\nlaunch_server.py: error: unrecognized arguments: --tpp 2",
         "FLAG_UNRECOGNIZED",
     ),
     "vllm-cache": (

@@ -167,3 +167,15 @@ def test_measured_latency_that_contradicts_the_rate() -> None:
 def test_cap_of_about_a_hundred_may_be_the_clients() -> None:
     points = engine_sweep(cap=100, fixed_s=10, each_s=0.02, levels=(8, 16, 32, 64, 96, 200, 400, 600))
     assert one(findings(points), "CLIENT_LIMIT").confidence == "possible"
+
+
+def test_cap_is_recognised_right_above_it_where_few_waves_spread_the_times() -> None:
+    points = engine_sweep(cap=9, fixed_s=14, each_s=0.7, levels=(1, 4, 8, 10, 12, 16, 24))
+    assert one(findings(points, max_running_requests=9), "QUEUE_LIMITED_BY_CAP").levels == (10, 12, 16, 24)
+
+
+def test_levels_above_the_cap_only_are_never_advised() -> None:
+    points = engine_sweep(cap=9, fixed_s=14, each_s=0.7, levels=(18, 36, 72))
+    found = findings(points, max_running_requests=9)
+    assert "Run at C=9" in one(found, "QUEUE_LIMITED_BY_CAP").next_action
+    assert "OPERATING_POINT" not in codes(found)

@@ -106,3 +106,22 @@ async def test_a_process_that_is_neither_server_nor_orphan_is_never_ended(sessio
     assert process.poll() is None
     process.kill()
     process.wait()
+
+
+async def test_ps_lists_an_orphan_and_how_to_end_it(
+    session: Session, engine_dir: Path, unused_tcp_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tokpit.cli.ps import show_found
+
+    process = await serve(engine_dir, unused_tcp_port)
+    process.kill()
+    process.wait()
+    assert await show_found(session, ("local",), as_json=False) == 0
+    printed = capsys.readouterr()
+    # Other orphans may be on this machine, and are none of this test's business.
+    (mine,) = [orphan for orphan in session.store.host("local").orphans if orphan.pgid == process.pid]
+    row = next(line for line in printed.out.splitlines() if line.startswith(f"local/{mine.pid} "))
+    assert "VLLM::EngineCore" in row
+    assert "tokpit stop local/" in printed.err
+    await session.execute("server.stop", target=f"local/{mine.pid}")
+    assert not alive(mine.pid)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +14,7 @@ from tokpit.load.checks import run_checks
 from tokpit.load.plan import Plan
 from tokpit.load.results import Check, LevelResult, Outcome
 from tokpit.load.serverside import ServerSide
-from tokpit.load.stats import Dist, dist
+from tokpit.load.stats import Dist, dist, shifted
 
 PLAN = Plan(url="http://h", max_tokens=1000)
 
@@ -141,12 +143,45 @@ def test_a_server_that_made_far_more_than_the_client_saw_was_not_the_limit() -> 
 def test_a_late_loop_spoils_user_space_stamps_but_not_the_kernels() -> None:
     assert judge("CLIENT_BOUND", kernel_share=0.0, loop_lag_p99_s=0.05).ok is False
     assert judge("CLIENT_BOUND", kernel_share=1.0, loop_lag_p99_s=0.05).ok is True
-    late = {"kernel_share": 1.0, "loop_lag_p99_s": 0.1, "merged_share": 0.05}
+    late = {"kernel_share": 1.0, "loop_lag_p99_s": 0.1, "merged_share": 0.05, "icl_bounds": {"p99": (0.069, 0.138)}}
     assert judge("CLIENT_BOUND", **late).ok is False
     found = judge("MERGED_READS", **late)
     assert found.ok is False
     assert "read too late" in found.sentence
-    assert "server" in judge("MERGED_READS", merged_share=0.05).sentence
+    assert "server" in judge("MERGED_READS", merged_share=0.05, icl_bounds={"p99": (0.069, 0.138)}).sentence
+
+
+def merged_level(share: float, n: int = 20_000) -> tuple[LevelResult, float]:
+    """A level whose gaps of 20 ms +-2 % were read with `share` of the chunks in one read, and the true p99."""
+    draw = random.Random(7)
+    times = [0.0]
+    for _ in range(n):
+        times.append(times[-1] + 0.020 * (1 + draw.uniform(-0.02, 0.02)))
+    true = dist(b - a for a, b in itertools.pairwise(times))
+    for late in draw.sample(range(1, n - 1, 2), round(share * n)):
+        times[late] = times[late + 1]
+    gaps = [b - a for a, b in itertools.pairwise(times)]
+    assert true is not None
+    return replace(GOOD, merged_share=share, icl_s=dist(gaps), icl_bounds=shifted(gaps, share)), true.p99
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.003, 0.0049, 0.0097, 0.0103, 0.03, 0.2])
+def test_no_percentile_that_merged_reads_put_off_goes_unmarked(share: float) -> None:
+    level, true = merged_level(share)
+    assert level.icl_s is not None
+    off = abs(level.icl_s.p99 / true - 1)
+    low, high = level.icl_bounds["p99"]
+    assert low <= true <= high
+    marked = next(check for check in run_checks(level, PLAN) if check.code == "MERGED_READS")
+    assert marked.ok is (share < 0.005)
+    assert off < 0.02 or marked.ok is False
+
+
+def test_merged_reads_far_from_the_tail_leave_the_median_trusted() -> None:
+    level, _ = merged_level(0.02)
+    marked = next(check for check in run_checks(level, PLAN) if check.code == "MERGED_READS")
+    assert "p99" in marked.sentence
+    assert "p50" not in marked.sentence
 
 
 def test_failures_that_all_took_as_long_are_the_clients_limit() -> None:

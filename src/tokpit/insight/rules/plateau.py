@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tokpit.domain.finding import Finding
 from tokpit.insight import plateau as why
 from tokpit.insight.capacity import CONFIGURED, KV, LOGGED, STATE, Cap
-from tokpit.insight.curve import Curve, slope
+from tokpit.insight.curve import Curve, advise, slope
 from tokpit.insight.evidence import Evidence
 from tokpit.insight.fits import batch_fit
 from tokpit.insight.plateau import Plateau, explain
@@ -108,8 +108,8 @@ def _capped(curve: Curve, found: Plateau, cap: Cap) -> Finding:
 
 
 def _advice(curve: Curve, found: Plateau, cap: Cap) -> str:
-    best = curve.advice.point.concurrency
-    text = f"Run at C={best} as it is: levels above {cap.value} measure the queue. "
+    best = advise(curve.points, curve.knee, cap.value).point.concurrency
+    text = f"Run at C={min(best, cap.value)} as it is: levels above {cap.value} measure the queue. "
     text += f"{_RAISE[cap.by]}, then sweep again"
     fit = batch_fit([(float(p.concurrency), p.tps) for p in curve.points], cap.value)
     if fit is not None:

@@ -26,6 +26,8 @@ def operating_point(evidence: Evidence) -> Sequence[Finding]:
     own, beyond = advice.latency_s, latency_of(last)
     if own is None or beyond is None or chosen is last:
         return ()
+    if plateau.cap is not None and chosen.concurrency > plateau.cap.value:
+        return ()  # no level within the cap was measured
     return (
         Finding(
             code="OPERATING_POINT",

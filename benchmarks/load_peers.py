@@ -1,0 +1,338 @@
+"""tokpit's load generator beside others, each on one core, against a server that writes down its every send.
+
+    python benchmarks/load_peers.py SERVER [--vllm VENV] [--sglang VENV] [--tokenizer FOLDER] [--only NAME,...] [--slow]
+
+SERVER is a binary that takes --listen and --log, serves OpenAI chat streams whose `ttft` and `itl` (ms) stand after `@`
+in the model's name, and on GET /truth/log?PATH begins a log of 32-byte records: u64 monotonic ns of the send, u64, u32
+request, u32, u16, u8 kind (1 request read, 3 token chunk), u8, u32. VENV are environments with `vllm bench serve` and
+`sglang.bench_serving`; FOLDER has a tokenizer.json for them. `--slow` searches the chunk rate of vLLM and of SGLang's
+Python client as far as of the others (minutes: they take long to start).
+
+The server is pinned to core 1 and every client to core 0. Errors are against the server's log of the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from load_truth import RECORD, get, truth
+
+PORT = 18117
+URL = f"http://127.0.0.1:{PORT}"
+SRC = Path(__file__).parents[1] / "src"
+LEVELS = (1, 16, 64, 256)
+RATES = (4000, 8000, 16000, 32000, 48000)
+RATE_STREAMS = 256
+AGENT = "import sys; from tokpit.load.agent import main; sys.exit(main())"
+
+
+@dataclass(frozen=True)
+class Load:
+    concurrency: int
+    requests: int
+    tokens: int
+    ttft_ms: float
+    itl_ms: float
+
+    @property
+    def model(self) -> str:
+        return f"m@ttft={self.ttft_ms:g};itl={self.itl_ms:g}"
+
+
+@dataclass(frozen=True)
+class Client:
+    name: str
+    command: Callable[[Load, Path], list[str]]
+    figures: Callable[[str, Path], dict[str, float]]
+    """ttft_p50, ttft_p99, itl_p50, itl_p99 in ms of its output and its result file."""
+    slow: bool = False
+    measures: bool = True
+
+
+def tokpit_agent(load: Load, result: Path) -> list[str]:
+    plan = {
+        "url": URL, "model": load.model, "levels": [load.concurrency], "requests": load.requests, "warmup": 0,
+        "max_tokens": load.tokens,
+    }  # fmt: skip
+    return [sys.executable, "-c", AGENT, json.dumps(plan)]
+
+
+def tokpit_figures(output: str, result: Path) -> dict[str, float]:
+    level = json.loads(output.splitlines()[-1])["result"]["levels"][0]
+    found = {
+        f"{a}_{p}": level[key][p] * 1e3 for a, key in (("ttft", "ttft_s"), ("itl", "icl_s")) for p in ("p50", "p99")
+    }
+    marked = {check["code"] for check in level["checks"] if check["ok"] is False}
+    return {**found, "marked": float(bool(marked & {"MERGED_READS", "CLIENT_BOUND"}))}
+
+
+def tokpit_command(load: Load, result: Path) -> list[str]:
+    words = ["-c", str(load.concurrency), "-n", str(load.requests), "--max-tokens", str(load.tokens)]
+    return [sys.executable, "-m", "tokpit", "sweep", URL, *words, "--model", load.model, "--warmup", "0", "--json"]
+
+
+def reader(kind: str) -> Callable[[Load, Path], list[str]]:
+    def command(load: Load, result: Path) -> list[str]:
+        numbers = map(str, (load.concurrency, load.requests, load.tokens))
+        return [sys.executable, __file__, "--reader", kind, load.model, *numbers]
+
+    return command
+
+
+def vllm(venv: str, tokenizer: str) -> Client:
+    def command(load: Load, result: Path) -> list[str]:
+        return [
+            f"{venv}/bin/vllm", "bench", "serve", "--backend", "openai-chat", "--endpoint", "/v1/chat/completions",
+            "--base-url", URL, "--model", load.model, "--tokenizer", tokenizer, "--dataset-name", "random",
+            "--random-input-len", "16", "--random-output-len", str(load.tokens), "--num-prompts", str(load.requests),
+            "--max-concurrency", str(load.concurrency), "--ignore-eos", "--ready-check-timeout-sec", "0",
+            "--disable-tqdm", "--percentile-metrics", "ttft,itl", "--metric-percentiles", "50,99", "--save-result",
+            "--result-dir", str(result.parent), "--result-filename", result.name,
+        ]  # fmt: skip
+
+    return Client("vLLM bench serve", command, lambda output, result: peer_figures(result), slow=True)
+
+
+def sglang(venv: str, tokenizer: str, *, rust: bool) -> Client:
+    def command(load: Load, result: Path) -> list[str]:
+        return [
+            f"{venv}/bin/python", "-m", "sglang.benchmark.rust_client" if rust else "sglang.bench_serving",
+            "--backend", "vllm-chat", "--base-url", URL, "--model", load.model, "--tokenizer", tokenizer,
+            "--dataset-name", "random-ids", "--random-input-len", "16", "--random-output-len", str(load.tokens),
+            "--random-range-ratio", "1", "--num-prompts", str(load.requests), "--max-concurrency",
+            str(load.concurrency), "--warmup-requests", "0", "--disable-tqdm", "--output-file", str(result),
+            *(["--rust-worker-threads", "1"] if rust else []),
+        ]  # fmt: skip
+
+    name = "SGLang Rust client" if rust else "SGLang bench_serving"
+    return Client(name, command, lambda output, result: peer_figures(result), slow=not rust)
+
+
+def peer_figures(result: Path) -> dict[str, float]:
+    data = json.loads(result.read_text().splitlines()[-1])
+    found = {}
+    for name in ("ttft", "itl"):
+        found[f"{name}_p50"] = data[f"median_{name}_ms"]
+        found[f"{name}_p99"] = data[f"p99_{name}_ms"]
+    return found
+
+
+def own_environment() -> dict[str, str]:
+    here = os.pathsep.join(filter(None, (str(SRC), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": here}
+
+
+@dataclass(frozen=True)
+class Ran:
+    start_s: float
+    cpu_s: float
+    errors: dict[str, float]
+    """Relative, by figure; empty where the client gives none."""
+    marked: bool
+    chunks_per_s: float
+
+
+def run(client: Client, load: Load, folder: Path) -> Ran:
+    log, result = folder / f"{time.monotonic_ns()}.bin", folder / f"{time.monotonic_ns()}.json"
+    get(f"/truth/log?{log}", URL)
+    home = {"XDG_STATE_HOME": f"{folder}/state", "XDG_CONFIG_HOME": f"{folder}/config", "XDG_CACHE_HOME": f"{folder}/c"}
+    own = client.command(load, result)[0] == sys.executable
+    environment = {**own_environment(), **home} if own else {**os.environ, "HF_HUB_OFFLINE": "1"}
+    begun = time.monotonic_ns()
+    with (folder / "output").open("w+") as output, (folder / "errors").open("w+") as errors:
+        process = subprocess.Popen(
+            ["taskset", "-c", "0", *client.command(load, result)], stdout=output, stderr=errors, env=environment
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        errors.seek(0)
+        text, said = output.read(), errors.read()
+    if process.returncode:
+        raise RuntimeError(f"{client.name} ended with {process.returncode}: {said[-600:]}")
+    get("/truth/log", URL)
+    records = list(RECORD.iter_unpack(log.read_bytes()[: log.stat().st_size // RECORD.size * RECORD.size]))
+    first = min(record[0] for record in records if record[5] == 1)
+    tokens = [record[0] for record in records if record[5] == 3]
+    requests = len({record[2] for record in records if record[5] == 3})
+    if requests != load.requests:
+        raise RuntimeError(f"{client.name} sent {requests} requests, not {load.requests}")
+    ttft, gaps = truth(log)
+    seen = client.figures(text, result) if client.measures else {}
+    true = {
+        f"{name}_{p}": getattr(d, p) * 1e3 for name, d in (("ttft", ttft), ("itl", gaps)) if d for p in ("p50", "p99")
+    }
+    return Ran(
+        start_s=(first - begun) / 1e9,
+        cpu_s=usage.ru_utime + usage.ru_stime,
+        errors={name: seen[name] / true[name] - 1 for name in true if name in seen},
+        marked=bool(seen.get("marked")),
+        chunks_per_s=len(tokens) / ((max(tokens) - min(tokens)) / 1e9) if len(tokens) > 1 else 0.0,
+    )
+
+
+def measure(client: Client, folder: Path, *, slow: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    empty = run(client, Load(1, 1, 2, 5, 5), folder)
+    found["start_s"], found["base_cpu_s"] = empty.start_s, empty.cpu_s
+    level = run(client, Load(64, 64, 1024, 200, 10), folder)
+    found["level_cpu_s"] = level.cpu_s - empty.cpu_s
+    found["total_cpu_s"] = level.cpu_s
+    if not client.measures:
+        return found
+    for concurrency in LEVELS:
+        ran = run(client, Load(concurrency, max(4, 2 * concurrency), 50, 200, 20), folder)
+        found[f"C={concurrency}"] = {**ran.errors, "marked": ran.marked}
+    for rate in RATES if slow or not client.slow else RATES[:2]:
+        itl_ms = RATE_STREAMS / rate * 1e3
+        ran = run(client, Load(RATE_STREAMS, RATE_STREAMS, int(3000 / itl_ms), 500, itl_ms), folder)
+        error = ran.errors["itl_p99"]
+        found.setdefault("rates", {})[rate] = {"error": error, "marked": ran.marked, "real": ran.chunks_per_s}
+        for limit in (0.01, 0.1):
+            if abs(error) <= limit:
+                found[f"rate_{limit:g}"] = rate
+        if abs(error) > 0.1 and not ran.marked:
+            break
+    return found
+
+
+def show(name: str, found: dict[str, Any]) -> None:
+    print(
+        f"{name:22} start {found['start_s']:6.2f} s   CPU 64x1024 {found['level_cpu_s']:6.2f} s "
+        f"(+ {found['base_cpu_s']:.2f} s to start)"
+    )
+    for concurrency in LEVELS:
+        errors = found.get(f"C={concurrency}")
+        if errors:
+            words = "  ".join(f"{key.replace('_', ' ')} {errors[key]:+8.1%}" for key in errors if key != "marked")
+            print(f"    C={concurrency:<4} {words}{'  marked' if errors['marked'] else ''}")
+    for rate, one in found.get("rates", {}).items():
+        mark = "  marked" if one["marked"] else ""
+        print(f"    {rate:6d} chunks/s (sent {one['real']:.0f}): ITL p99 {one['error']:+8.1%}{mark}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Load generators side by side, against a server's own log.")
+    parser.add_argument("server")
+    for option in ("--vllm", "--sglang", "--tokenizer", "--only"):
+        parser.add_argument(option, default="")
+    parser.add_argument("--slow", action="store_true")
+    args = parser.parse_args()
+    clients = [
+        Client("tokpit", tokpit_agent, tokpit_figures),
+        Client("tokpit sweep (command)", tokpit_command, tokpit_figures, measures=False),
+        Client("aiohttp + orjson", reader("chunks"), lambda output, result: json.loads(output)),
+        Client("async for line", reader("lines"), lambda output, result: json.loads(output)),
+    ]
+    if args.sglang:
+        clients += [sglang(args.sglang, args.tokenizer, rust=True), sglang(args.sglang, args.tokenizer, rust=False)]
+    if args.vllm:
+        clients.append(vllm(args.vllm, args.tokenizer))
+    chosen = [one for one in clients if not args.only or any(word in one.name for word in args.only.split(","))]
+    print(f"{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, {os.cpu_count()} cores, load {os.getloadavg()}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        serve = ["taskset", "-c", "1", args.server, "--listen", f"127.0.0.1:{PORT}", "--log", f"{folder}/first.bin"]
+        with subprocess.Popen(serve, stderr=subprocess.DEVNULL) as server:
+            try:
+                while True:
+                    try:
+                        get("/health", URL)
+                        break
+                    except (urllib.error.URLError, ConnectionError):
+                        time.sleep(0.05)
+                compare(chosen, folder, slow=args.slow)
+            finally:
+                server.terminate()
+
+
+def compare(clients: list[Client], folder: Path, *, slow: bool) -> None:
+    all_found: dict[str, dict[str, Any]] = {}
+    for client in clients:
+        before = os.getloadavg()[0]
+        try:
+            all_found[client.name] = measure(client, folder, slow=slow)
+        except (RuntimeError, OSError, ValueError, KeyError) as error:
+            print(f"{client.name}: not measured: {error}")
+            continue
+        show(client.name, all_found[client.name])
+        print(f"    load average {before:.1f} before, {os.getloadavg()[0]:.1f} after", flush=True)
+    own = all_found.get("tokpit")
+    for name, found in all_found.items():
+        if own and name != "tokpit":
+            cpu, start = found["level_cpu_s"] / own["level_cpu_s"], found["start_s"] / own["start_s"]
+            print(f"{name:22} / tokpit: CPU of the level {cpu:.2f}, start {start:.1f}")
+
+
+async def read(kind: str, model: str, concurrency: int, requests: int, tokens: int) -> None:
+    """The plain readers: what a short script with aiohttp measures."""
+    import aiohttp
+    import orjson
+
+    from tokpit.load.stats import dist
+
+    first: list[float] = []
+    gaps: list[float] = []
+    body = {"model": model, "stream": True, "max_tokens": tokens, "messages": [{"role": "user", "content": "hello"}]}
+    left = requests
+
+    async def one(session: aiohttp.ClientSession) -> None:
+        begun = last = time.perf_counter()
+        seen = False
+        rest = b""
+
+        def chunk(data: Any, now: float) -> None:
+            nonlocal seen, last
+            choices = data.get("choices")
+            if choices and choices[0].get("delta", {}).get("content"):
+                (gaps if seen else first).append(now - (last if seen else begun))
+                seen, last = True, now
+
+        async with session.post(f"{URL}/v1/chat/completions", json=body) as response:
+            if kind == "lines":
+                async for line in response.content:
+                    text = line.strip()
+                    if text.startswith(b"data:") and text != b"data: [DONE]":
+                        chunk(json.loads(text[5:]), time.perf_counter())
+                return
+            async for data in response.content.iter_any():
+                now = time.perf_counter()
+                *found, rest = (rest + data).split(b"\n\n")
+                for text in found:
+                    if text != b"data: [DONE]":
+                        chunk(orjson.loads(text[5:]), now)
+
+    async def slot(session: aiohttp.ClientSession) -> None:
+        nonlocal left
+        while left:
+            left -= 1
+            await one(session)
+
+    timeout = aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
+        await asyncio.gather(*(slot(session) for _ in range(concurrency)))
+    ttft, itl = dist(first), dist(gaps)
+    assert ttft is not None
+    figures = {"ttft_p50": ttft.p50, "ttft_p99": ttft.p99}
+    if itl is not None:
+        figures |= {"itl_p50": itl.p50, "itl_p99": itl.p99}
+    print(json.dumps({name: value * 1e3 for name, value in figures.items()}))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--reader"]:
+        asyncio.run(read(sys.argv[2], sys.argv[3], *map(int, sys.argv[4:7])))
+    else:
+        main()

@@ -38,7 +38,6 @@ async def until(pilot: Pilot[None], holds: Callable[[], bool], tries: int = 200)
     for _ in range(tries):
         if holds():
             return
-        await pilot.pause()
         await asyncio.sleep(0.02)
     raise AssertionError("never became true; the screen:\n" + text(pilot))
 

@@ -16,13 +16,19 @@ from textual.strip import Strip
 from tokpit.domain.text import sanitize
 from tokpit.ui.palette import Palette
 
+_JOINERS = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F))
 Span = tuple[str, str]
 Row = Sequence[Span]
 
 
 def safe(text: object) -> str:
-    """One line of text that any terminal can print: no escapes, no controls, tabs widened."""
+    """One line of text that any terminal can print: no escapes, no controls, tabs widened.
+
+    Joiners and variation selectors go: terminals disagree on the width of what they join.
+    """
     clean = sanitize(str(text).replace("\n", " "))
+    if not clean.isascii():
+        clean = clean.translate(_JOINERS)
     return clean.expandtabs(4) if "\t" in clean else clean
 
 

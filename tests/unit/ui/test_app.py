@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from console_feed import FakeHistory, Recorder, fill, run
-from console_screen import SIZES, console, rows, shows, text, until
+from console_screen import console, shows, text, until
 from tokpit.errors import StopError
 from tokpit.ops.gate import ConfirmRequest, Risk
 from tokpit.ui.actions import ACTIONS, actions_for
@@ -52,17 +52,6 @@ def test_every_action_of_the_table_exists_on_its_screens() -> None:
         for screen in action.screens:
             method = f"action_{action.id.partition('(')[0]}"
             assert hasattr(classes[screen], method) or hasattr(TokpitApp, method), (screen, action.id)
-
-
-@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
-async def test_the_footer_always_has_help_and_quit_and_never_a_cut_label(size: tuple[int, int]) -> None:
-    session = Recorder()
-    fill(session.store)
-    async with console(session, size) as pilot:
-        footer = rows(pilot)[-1].rstrip()
-        assert footer.endswith("? help  q quit")
-        known = {f"{a.key_text} {a.label}" for a in actions_for("cockpit")}
-        assert set(footer.strip().split("  ")) <= known
 
 
 async def test_q_quits() -> None:

@@ -2,40 +2,36 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from console_feed import HOST, Recorder, fill, gpu, link, server
 from console_screen import SIZES, console, rows, shows, text, until
 from tokpit.domain.records import GpuRecord, HostRecord, LinkState, Problem, Sample, ServersRecord
 from tokpit.transport.base import HostSpec
+from tokpit.ui.actions import actions_for
 from tokpit.ui.charts.panel import ChartPanel
 from tokpit.ui.widgets.tree import HostTree
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
-async def test_every_size_shows_state_figures_hardware_log_and_keys(size: tuple[int, int]) -> None:
-    session = Recorder()
+async def test_every_size_shows_state_figures_hardware_log_and_keys_and_a_larger_one_more_of_the_log() -> None:
+    session = Recorder(host_specs={HOST: HostSpec(name=HOST, label="simulated", clock_factor=20)})
     fill(session.store)
-    async with console(session, size) as pilot:
-        screen = await shows(pilot, "Qwen3.6-27B", "SGLang", "ready", "following")
-        for word in (":30000", "up 2h0", "MTP", "run 9", "queue 39", "state 94%", "tok/s", "tok/step"):
-            assert word in screen, word
-        for word in ("RTX PRO 6000", "97%", "89/96G", "412", "71", "168/256G", "retracted 2 requests"):
-            assert word in screen, word
-        footer = rows(pilot)[-1]
-        assert "l launch" in footer
-        assert "q quit" in footer
-        assert all(len(row) == size[0] for row in rows(pilot))
-
-
-async def test_larger_terminals_show_more_of_the_log() -> None:
     counts = []
-    for size in SIZES:
-        session = Recorder()
-        fill(session.store)
-        async with console(session, size) as pilot:
-            await shows(pilot, "following")
-            counts.append(text(pilot).count("Decode batch"))
+    async with console(session, SIZES[0]) as pilot:
+        for size in SIZES:
+            await pilot.resize_terminal(*size)
+            await shows(pilot, "Qwen3.6-27B", "SGLa", "ready", "following")
+            await until(pilot, lambda size=size: [len(row) for row in rows(pilot)] == [size[0]] * size[1])  # type: ignore[misc]
+            screen = await shows(pilot, "q quit", "412")
+            for word in (":30000", "MTP", "run ", "queue ", "state ", "tok/s", "tok/step"):
+                assert word in screen, word
+            for word in ("RTX PRO 6000", "97%", "89/96G", "412", "71", "168/256G", "retracted 2 requests"):
+                assert word in screen, word
+            footer = rows(pilot)[-1]
+            assert "l launch" in footer
+            assert footer.rstrip().endswith("? help  q quit")
+            known = {f"{a.key_text} {a.label}" for a in actions_for("cockpit")}
+            assert set(footer.strip().split("  ")) <= known, "a label is cut"
+            assert "simulated · clock ×20" in rows(pilot)[0]
+            counts.append(screen.count("Decode batch"))
     assert counts == sorted(counts)
     assert counts[0] >= 6
 
@@ -94,15 +90,6 @@ async def test_figures_that_stopped_coming_turn_stale_on_a_good_link() -> None:
         _, right = panel.heading(60)
         assert {"stale", "warn"} <= {style for _, style in right}
         assert any("old" in word for word, _ in right)
-
-
-async def test_a_simulated_host_is_marked_with_its_clock_on_every_size() -> None:
-    for size in SIZES:
-        session = Recorder(host_specs={HOST: HostSpec(name=HOST, label="simulated", clock_factor=20)})
-        fill(session.store)
-        async with console(session, size) as pilot:
-            await shows(pilot, "simulated · clock ×20")
-            assert "simulated · clock ×20" in rows(pilot)[0]
 
 
 async def test_gpu_problems_and_throttling_are_said() -> None:

@@ -142,7 +142,8 @@ async def test_m_goes_through_throughput_stream_speed_ttft_and_e2e() -> None:
     async with console(session) as pilot:
         screen = await _open(pilot)
         session.store.apply(sweep(0, op_id=screen.operation_id, status="done", levels=levels))
-        await shows(pilot, "tok/s against concurrency")
+        await shows(pilot, "tok/s against concurrency", "361.4")
+        await until(pilot, lambda: pilot.app.focused is None)
         await pilot.press("m")
         await shows(pilot, "tok/s of one stream")
         await pilot.press("m")

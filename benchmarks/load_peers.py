@@ -1,11 +1,13 @@
 """tokpit's load generator beside others, each on one core, against a server that writes down its every send.
 
     python benchmarks/load_peers.py SERVER [--vllm VENV] [--sglang VENV] [--tokenizer FOLDER] [--only NAME,...] [--slow]
+        [--libs FOLDER]
 
 SERVER is a binary that takes --listen and --log, serves OpenAI chat streams whose `ttft` and `itl` (ms) stand after `@`
 in the model's name, and on GET /truth/log?PATH begins a log of 32-byte records: u64 monotonic ns of the send, u64, u32
 request, u32, u16, u8 kind (1 request read, 3 token chunk), u8, u32. VENV are environments with `vllm bench serve` and
-`sglang.bench_serving`; FOLDER has a tokenizer.json for them. `--slow` searches the chunk rate of vLLM and of SGLang's
+`sglang.bench_serving`; FOLDER has a tokenizer.json for them. `--libs` holds orjson for the plain
+readers where the environment has none. `--slow` searches the chunk rate of vLLM and of SGLang's
 Python client as far as of the others (minutes: they take long to start).
 
 The server is pinned to core 1 and every client to core 0. Errors are against the server's log of the same run.
@@ -153,10 +155,16 @@ def run(client: Client, load: Load, folder: Path) -> Ran:
     begun = time.monotonic_ns()
     with (folder / "output").open("w+") as output, (folder / "errors").open("w+") as errors:
         process = subprocess.Popen(
-            ["taskset", "-c", "0", *client.command(load, result)], stdout=output, stderr=errors, env=environment
+            ["taskset", "-c", "0", *client.command(load, result)],
+            stdin=-1,
+            stdout=output,
+            stderr=errors,
+            env=environment,
         )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
+        if process.stdin is not None:
+            process.stdin.close()  # an open input keeps the agent running
         output.seek(0)
         errors.seek(0)
         text, said = output.read(), errors.read()
@@ -226,10 +234,12 @@ def show(name: str, found: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Load generators side by side, against a server's own log.")
     parser.add_argument("server")
-    for option in ("--vllm", "--sglang", "--tokenizer", "--only"):
+    for option in ("--vllm", "--sglang", "--tokenizer", "--only", "--libs"):
         parser.add_argument(option, default="")
     parser.add_argument("--slow", action="store_true")
     args = parser.parse_args()
+    if args.libs:
+        os.environ["READER_LIBS"] = args.libs
     clients = [
         Client("tokpit", tokpit_agent, tokpit_figures),
         Client("tokpit sweep (command)", tokpit_command, tokpit_figures, measures=False),
@@ -278,6 +288,7 @@ def compare(clients: list[Client], folder: Path, *, slow: bool) -> None:
 
 async def read(kind: str, model: str, concurrency: int, requests: int, tokens: int) -> None:
     """The plain readers: what a short script with aiohttp measures."""
+    sys.path.append(os.environ.get("READER_LIBS", ""))
     import aiohttp
     import orjson
 

@@ -50,10 +50,8 @@ async def test_the_next_level_waits_until_the_last_one_is_stored() -> None:
 
 async def test_a_stop_keeps_the_level_and_the_next_plan_runs_again() -> None:
     hold = True
-    async with (
-        ScriptServer(lambda body, index: [role(), token(), HOLD] if hold else answer(2)) as server,
-        Generator() as generator,
-    ):
+    script = ScriptServer(lambda body, index: [role(), token(), HOLD] if hold else answer(2))
+    async with script as server, Generator() as generator:
         stop = asyncio.Event()
         plan = Plan(url=server.url, model="m", levels=(2,), requests=2, max_tokens=2, warmup=0)
         first = asyncio.ensure_future(generator.run(plan, stop=stop))

@@ -1,16 +1,18 @@
 """tokpit's load generator beside others, each on one core, against a server that writes down its every send.
 
     python benchmarks/load_peers.py SERVER [--vllm VENV] [--sglang VENV] [--tokenizer FOLDER] [--only NAME,...] [--slow]
-        [--libs FOLDER]
+        [--libs FOLDER] [--peer-path FOLDER]
 
 SERVER is a binary that takes --listen and --log, serves OpenAI chat streams whose `ttft` and `itl` (ms) stand after `@`
 in the model's name, and on GET /truth/log?PATH begins a log of 32-byte records: u64 monotonic ns of the send, u64, u32
 request, u32, u16, u8 kind (1 request read, 3 token chunk), u8, u32. VENV are environments with `vllm bench serve` and
-`sglang.bench_serving`; FOLDER has a tokenizer.json for them. `--libs` holds orjson for the plain
-readers where the environment has none. `--slow` searches the chunk rate of vLLM and of SGLang's
-Python client as far as of the others (minutes: they take long to start).
+`sglang.bench_serving`; FOLDER after --tokenizer has a tokenizer.json for them. `--libs` holds orjson for the plain
+readers where the environment has none; `--peer-path` goes before the peers' modules, where theirs do not import on a
+machine without a GPU. `--slow` searches the chunk rate of vLLM and of SGLang's Python client as far as that of the
+others (minutes: they take long to start).
 
-The server is pinned to core 1 and every client to core 0. Errors are against the server's log of the same run.
+The server is pinned to core 1 and every client to core 0. Errors are against the server's log of the same run. Around
+each client a spinning loop tells what share of core 0 the machine takes away: over a few per cent no p99 is worth much.
 """
 
 from __future__ import annotations
@@ -115,7 +117,7 @@ def sglang(venv: str, tokenizer: str, *, rust: bool) -> Client:
             "--dataset-name", "random-ids", "--random-input-len", "16", "--random-output-len", str(load.tokens),
             "--random-range-ratio", "1", "--num-prompts", str(load.requests), "--max-concurrency",
             str(load.concurrency), "--warmup-requests", "0", "--disable-tqdm", "--output-file", str(result),
-            *(["--rust-worker-threads", "1"] if rust else []),
+            *(["--worker-threads", "1"] if rust else []),
         ]  # fmt: skip
 
     name = "SGLang Rust client" if rust else "SGLang bench_serving"
@@ -151,7 +153,11 @@ def run(client: Client, load: Load, folder: Path) -> Ran:
     get(f"/truth/log?{log}", URL)
     home = {"XDG_STATE_HOME": f"{folder}/state", "XDG_CONFIG_HOME": f"{folder}/config", "XDG_CACHE_HOME": f"{folder}/c"}
     own = client.command(load, result)[0] == sys.executable
-    environment = {**own_environment(), **home} if own else {**os.environ, "HF_HUB_OFFLINE": "1"}
+    environment = (
+        {**own_environment(), **home}
+        if own
+        else {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": os.environ["PEER_PATH"]}
+    )
     begun = time.monotonic_ns()
     with (folder / "output").open("w+") as output, (folder / "errors").open("w+") as errors:
         process = subprocess.Popen(
@@ -234,10 +240,11 @@ def show(name: str, found: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Load generators side by side, against a server's own log.")
     parser.add_argument("server")
-    for option in ("--vllm", "--sglang", "--tokenizer", "--only", "--libs"):
+    for option in ("--vllm", "--sglang", "--tokenizer", "--only", "--libs", "--peer-path"):
         parser.add_argument(option, default="")
     parser.add_argument("--slow", action="store_true")
     args = parser.parse_args()
+    os.environ["PEER_PATH"] = args.peer_path
     if args.libs:
         os.environ["READER_LIBS"] = args.libs
     clients = [
@@ -268,17 +275,33 @@ def main() -> None:
                 server.terminate()
 
 
+def taken_away() -> float:
+    """The share of a second in which a loop that never waits did not run on core 0, in gaps of over 0.2 ms."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {0})
+    begun = last = time.perf_counter()
+    lost = 0.0
+    while last - begun < 1.0:
+        now = time.perf_counter()
+        lost += now - last if now - last > 0.0002 else 0.0
+        last = now
+    os.sched_setaffinity(0, cores)
+    return lost / (last - begun)
+
+
 def compare(clients: list[Client], folder: Path, *, slow: bool) -> None:
     all_found: dict[str, dict[str, Any]] = {}
     for client in clients:
-        before = os.getloadavg()[0]
+        before, taken = os.getloadavg()[0], taken_away()
         try:
             all_found[client.name] = measure(client, folder, slow=slow)
         except (RuntimeError, OSError, ValueError, KeyError) as error:
             print(f"{client.name}: not measured: {error}")
             continue
         show(client.name, all_found[client.name])
-        print(f"    load average {before:.1f} before, {os.getloadavg()[0]:.1f} after", flush=True)
+        after, lost = os.getloadavg()[0], taken_away()
+        print(f"    load average {before:.1f}, then {after:.1f}; core 0 taken away {taken:.0%}, then {lost:.0%}")
+        sys.stdout.flush()
     own = all_found.get("tokpit")
     for name, found in all_found.items():
         if own and name != "tokpit":

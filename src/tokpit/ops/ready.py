@@ -13,9 +13,12 @@ import msgspec
 from tokpit.collect.backlog import Stamps
 from tokpit.domain.records import LogRecord, Mark, PhaseRecord
 from tokpit.domain.server import ServerInfo
+from tokpit.domain.settings import LaunchSpec
+from tokpit.domain.text import LineSplitter, decode_line
 from tokpit.domain.verdict import Verdict
 from tokpit.engines.base import Engine
 from tokpit.engines.logkit.progress import StartTracker
+from tokpit.engines.logkit.read import read_log
 from tokpit.engines.registry import engine as engine_of
 from tokpit.engines.verdictkit.aftermath import HostEvidence, questions, with_host
 from tokpit.errors import HostError, LaunchError, StartFailed
@@ -66,6 +69,27 @@ async def wait_ready(session: Session, host: Host, info: ServerInfo, progress: P
                 hint="the server was left running; read its log, or stop it with tokpit stop",
             )
         await asyncio.sleep(max(_POLL_S / host.spec.clock_factor, 0.2))
+
+
+async def explained(host: Host, spec: LaunchSpec, log_start: int, error: LaunchError) -> LaunchError:
+    """The error of a start that ended at once, with the verdict of what its log says from byte `log_start` on."""
+    if spec.log_path is None:
+        return error
+    answer = await host.run(f"tail -c +{log_start + 1} {quote([spec.log_path])} 2>/dev/null | tail -c 4194304")
+    splitter = LineSplitter()
+    lines = [decode_line(raw) for raw in splitter.feed(answer.stdout)]
+    if (rest := splitter.flush()) is not None:
+        lines.append(decode_line(rest))
+    verdict = engine_of(spec.engine).verdict(list(read_log(lines, spec.engine)), settings=spec.settings)
+    if verdict is None:
+        return error
+    arithmetic = f" ({verdict.arithmetic})" if verdict.arithmetic else ""
+    return StartFailed(
+        f"{error.message.partition(':')[0]}: the process has ended: {verdict.sentence}{arithmetic}",
+        code=verdict.code,
+        evidence=verdict.evidence,
+        hint=verdict.next_action,
+    )
 
 
 class _Waiter:

@@ -99,6 +99,7 @@ class _Waiter:
         self._session, self._host, self._info, self._engine, self._progress = session, host, info, engine, progress
         self._tracker = StartTracker(engine.milestones, started_t=0.0)
         self._reached_s = 0.0
+        self._ready_s: float | None = None
         self._seen = 0
         self._records: list[LogRecord] = []
         self._base = progress.operation.steps
@@ -140,7 +141,8 @@ class _Waiter:
         if token is None:
             return None
         self._mark("token", "one token generated")
-        ready = Ready(ready_s=self._progress.elapsed_s, first_token_s=token.seconds, model=token.model)
+        self._ready_s = self._base[-1].elapsed_s
+        ready = Ready(ready_s=self._ready_s, first_token_s=token.seconds, model=token.model)
         await self._catch_up()
         return ready
 
@@ -180,7 +182,8 @@ class _Waiter:
 
     def _elapsed(self, records: list[LogRecord]) -> list[float]:
         """Seconds from the start for each record: now for the newest, earlier ones by their stamps."""
-        now = self._progress.elapsed_s
+        # What the log says of the start was written before its end, however late it is read.
+        now = self._progress.elapsed_s if self._ready_s is None else self._ready_s
         elapsed: list[float] = []
         for at in Stamps().times(records, now):
             if at is not None:
@@ -189,7 +192,7 @@ class _Waiter:
         return elapsed
 
     def _publish(self) -> None:
-        steps = sorted((*self._base, *self._tracker.steps), key=lambda step: step.elapsed_s)
+        steps = sorted((*self._base, *self._tracker.steps), key=lambda step: (step.elapsed_s, step.kind == "token"))
         stuck = self.stuck() or ""
         result = {**self._progress.operation.result, "phase": self._tracker.phase, "stuck": stuck}
         self._progress.update(steps=tuple(steps), result=result)

@@ -33,7 +33,7 @@ def text(pilot: Pilot[None]) -> str:
     return "\n".join(rows(pilot))
 
 
-async def until(pilot: Pilot[None], holds: Callable[[], bool], tries: int = 200) -> None:
+async def until(pilot: Pilot[None], holds: Callable[[], bool], tries: int = 1000) -> None:
     """Give the application time until `holds`; fails with the screen if it never does."""
     for _ in range(tries):
         if holds():

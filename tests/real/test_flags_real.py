@@ -52,7 +52,8 @@ os._exit(0)
 
 def python_of(engine: str) -> tuple[str, dict[str, str]]:
     folder = os.environ.get(f"TOKPIT_REAL_{engine.upper()}") or getattr(real_install, engine)()
-    return str(Path(folder) / "bin" / "python"), {**os.environ, "OMP_NUM_THREADS": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
+    own = real_install.sglang_env() if engine == "sglang" else real_install.vllm_env()
+    return str(Path(folder) / "bin" / "python"), {**os.environ, **own, "VLLM_LOGGING_LEVEL": "ERROR"}
 
 
 def run(argv: list[str], env: Mapping[str, str], text: str = "") -> str:

@@ -155,19 +155,22 @@ async def _start(session: Session, host: Host, made: Plan, progress: Progress, t
     spec = made.spec
     assert spec.log_path is not None
     log_start = await environment.file_size(host, spec.log_path)
-    state = await start_detached(
-        host,
-        made.argv,
-        engine=spec.engine,
-        port=made.port,
-        env=spec.env,
-        cwd=spec.cwd,
-        log_path=spec.log_path,
-        method=spec.method,
-        handle=made.handle,
-        container=methods.container(spec, platform=made.platform),
-        by=getpass_user(),
-    )
+    try:
+        state = await start_detached(
+            host,
+            made.argv,
+            engine=spec.engine,
+            port=made.port,
+            env=spec.env,
+            cwd=spec.cwd,
+            log_path=spec.log_path,
+            method=spec.method,
+            handle=made.handle,
+            container=methods.container(spec, platform=made.platform),
+            by=getpass_user(),
+        )
+    except LaunchError as error:
+        raise await ready.explained(host, spec, log_start, error) from error
     progress.step("started", "started", f"pid {state.pid}, log {state.log_path}")
     history = await session.history()
     launch_id = await history.save_launch(spec, state)

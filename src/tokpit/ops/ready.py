@@ -13,9 +13,12 @@ import msgspec
 from tokpit.collect.backlog import Stamps
 from tokpit.domain.records import LogRecord, Mark, PhaseRecord
 from tokpit.domain.server import ServerInfo
+from tokpit.domain.settings import LaunchSpec
+from tokpit.domain.text import LineSplitter, decode_line
 from tokpit.domain.verdict import Verdict
 from tokpit.engines.base import Engine
 from tokpit.engines.logkit.progress import StartTracker
+from tokpit.engines.logkit.read import read_log
 from tokpit.engines.registry import engine as engine_of
 from tokpit.engines.verdictkit.aftermath import HostEvidence, questions, with_host
 from tokpit.errors import HostError, LaunchError, StartFailed
@@ -68,6 +71,27 @@ async def wait_ready(session: Session, host: Host, info: ServerInfo, progress: P
         await asyncio.sleep(max(_POLL_S / host.spec.clock_factor, 0.2))
 
 
+async def explained(host: Host, spec: LaunchSpec, log_start: int, error: LaunchError) -> LaunchError:
+    """The error of a start that ended at once, with the verdict of what its log says from byte `log_start` on."""
+    if spec.log_path is None:
+        return error
+    answer = await host.run(f"tail -c +{log_start + 1} {quote([spec.log_path])} 2>/dev/null | tail -c 4194304")
+    splitter = LineSplitter()
+    lines = [decode_line(raw) for raw in splitter.feed(answer.stdout)]
+    if (rest := splitter.flush()) is not None:
+        lines.append(decode_line(rest))
+    verdict = engine_of(spec.engine).verdict(list(read_log(lines, spec.engine)), settings=spec.settings)
+    if verdict is None:
+        return error
+    arithmetic = f" ({verdict.arithmetic})" if verdict.arithmetic else ""
+    return StartFailed(
+        f"{error.message.partition(':')[0]}: the process has ended: {verdict.sentence}{arithmetic}",
+        code=verdict.code,
+        evidence=verdict.evidence,
+        hint=verdict.next_action,
+    )
+
+
 class _Waiter:
     """What is known of one start; `look` asks again."""
 
@@ -75,6 +99,7 @@ class _Waiter:
         self._session, self._host, self._info, self._engine, self._progress = session, host, info, engine, progress
         self._tracker = StartTracker(engine.milestones, started_t=0.0)
         self._reached_s = 0.0
+        self._ready_s: float | None = None
         self._seen = 0
         self._records: list[LogRecord] = []
         self._base = progress.operation.steps
@@ -116,7 +141,8 @@ class _Waiter:
         if token is None:
             return None
         self._mark("token", "one token generated")
-        ready = Ready(ready_s=self._progress.elapsed_s, first_token_s=token.seconds, model=token.model)
+        self._ready_s = self._base[-1].elapsed_s
+        ready = Ready(ready_s=self._ready_s, first_token_s=token.seconds, model=token.model)
         await self._catch_up()
         return ready
 
@@ -156,7 +182,8 @@ class _Waiter:
 
     def _elapsed(self, records: list[LogRecord]) -> list[float]:
         """Seconds from the start for each record: now for the newest, earlier ones by their stamps."""
-        now = self._progress.elapsed_s
+        # What the log says of the start was written before its end, however late it is read.
+        now = self._progress.elapsed_s if self._ready_s is None else self._ready_s
         elapsed: list[float] = []
         for at in Stamps().times(records, now):
             if at is not None:
@@ -165,7 +192,7 @@ class _Waiter:
         return elapsed
 
     def _publish(self) -> None:
-        steps = sorted((*self._base, *self._tracker.steps), key=lambda step: step.elapsed_s)
+        steps = sorted((*self._base, *self._tracker.steps), key=lambda step: (step.elapsed_s, step.kind == "token"))
         stuck = self.stuck() or ""
         result = {**self._progress.operation.result, "phase": self._tracker.phase, "stuck": stuck}
         self._progress.update(steps=tuple(steps), result=result)

@@ -387,7 +387,9 @@ def test_nothing_is_left_after_the_end() -> None:
 @pytest.mark.parametrize("whom", ["owner", "server"])
 def test_nothing_is_left_after_kill_9(whom: str) -> None:
     code = (
-        "import time; from tokpit.sim.host import SimHost\n"
+        "import signal, time; from tokpit.sim.host import SimHost\n"
+        # A shell's background job ignores the interrupt, and so would its children.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"with SimHost({FACTOR}, running=True) as h: print(h.root, h.pid, flush=True); time.sleep(60)"
     )
     source = str(Path(owner.__file__).parents[2])

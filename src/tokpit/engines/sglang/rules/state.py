@@ -209,7 +209,7 @@ def predicted_cap(ask: Ask) -> RuleAnswer | None:
         s.mamba_strategy, ask.version, prefix_cache=s.prefix_cache is not False, overlap=_overlap(ask)
     )
     unsettled = each is None and ask.version is None
-    refused = ask.hybrid and s.prefix_cache is not False and _strategy(ask) == "no_buffer"
+    refused = ask.hybrid and s.prefix_cache is not False and _strategy(ask) == "no_buffer" and not ask.since("0.5.14")
     if ask.speculates and (unsettled or refused):
         each = slots_per_request("extra_buffer")  # the only strategy under which speculation starts in every release
     if each is None:

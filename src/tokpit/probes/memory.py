@@ -13,7 +13,7 @@ import msgspec
 from tokpit.domain.records import HostRecord
 from tokpit.probes.sections import mark, sections
 
-_UNLIMITED = 1 << 60
+UNLIMITED = 1 << 60
 """cgroup v1 writes a number near 2**63 for "no limit"."""
 
 
@@ -86,7 +86,7 @@ class MemoryReading(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-_LIMITS = r"""
+LIMITS = r"""
 while IFS=: read -r _ ctl path; do
   case ",$ctl," in
     ,,) base=/sys/fs/cgroup; max=memory.max; now=memory.current
@@ -105,6 +105,7 @@ while IFS=: read -r _ ctl path; do
   done
 done </proc/self/cgroup
 """
+"""Prints `limit used` of this process's group and of each one above it, for `parse_cgroup`."""
 
 
 def script(path: str | None = None) -> str:
@@ -117,7 +118,7 @@ def script(path: str | None = None) -> str:
         mark("cpu"),
         'while read -r line; do case $line in cpu*) echo "$line" ;; *) break ;; esac; done </proc/stat',
         mark("cgroup"),
-        _LIMITS,
+        LIMITS,
         mark("shm"),
         "df -Pk /dev/shm 2>/dev/null",
     ]
@@ -146,8 +147,8 @@ def parse(output: str) -> MemoryReading:
         cpu=_cpu(cpu_lines[0][1:]) if cpu_lines else None,
         cgroup_limit=limit,
         cgroup_used=used,
-        shm=_space(found.get("shm", "")),
-        disk=_space(found.get("disk", "")),
+        shm=space(found.get("shm", "")),
+        disk=space(found.get("disk", "")),
     )
 
 
@@ -169,7 +170,7 @@ def parse_cgroup(text: str, mem_total: int) -> tuple[int | None, int | None]:
     best: tuple[int, int | None] | None = None
     for line in text.split("\n"):
         limit, _, used = line.partition(" ")
-        if limit.isdecimal() and int(limit) < min(_UNLIMITED, mem_total) and (best is None or int(limit) < best[0]):
+        if limit.isdecimal() and int(limit) < min(UNLIMITED, mem_total) and (best is None or int(limit) < best[0]):
             best = int(limit), int(used) if used.isdecimal() else None
     return best or (None, None)
 
@@ -184,7 +185,8 @@ def _cpu(cells: list[str]) -> CpuTimes | None:
     return CpuTimes(total - idle, total)
 
 
-def _space(text: str) -> Space | None:
+def space(text: str) -> Space | None:
+    """The last row of `df -Pk` output; None where there is none."""
     rows = [line.split() for line in text.split("\n") if line.strip()]
     for cells in reversed(rows):
         # `df -P` keeps a row on one line; the device name may contain spaces, so count from the mount point's side.

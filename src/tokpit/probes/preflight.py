@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from tokpit.domain.hostfacts import HostFacts
+from tokpit.probes.memory import LIMITS, UNLIMITED, parse_cgroup, parse_meminfo, space
 
 _SCRIPT = r"""
 echo '@mem'; cat /proc/meminfo 2>/dev/null
 echo '@cgroup'
-g=$(sed -n 's/^0:://p' /proc/self/cgroup 2>/dev/null)
-while :; do
-  cat "/sys/fs/cgroup$g/memory.max" 2>/dev/null
-  case $g in ''|/) break;; esac
-  g=${g%/*}
-done
-cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null
-echo '@shm'; df -kP /dev/shm 2>/dev/null | tail -n 1
+@LIMITS@echo '@shm'; df -kP /dev/shm 2>/dev/null | tail -n 1
 echo '@disk'; df -kP "$HOME" 2>/dev/null | tail -n 1
 echo '@tcp'; cat /proc/net/tcp /proc/net/tcp6 2>/dev/null
 echo '@gpu'
@@ -31,7 +23,7 @@ exit 0
 
 def preflight_script() -> str:
     """POSIX sh that prints what `parse_preflight` reads."""
-    return _SCRIPT
+    return _SCRIPT.replace("@LIMITS@", LIMITS)
 
 
 def parse_preflight(text: str) -> HostFacts:
@@ -44,16 +36,16 @@ def parse_preflight(text: str) -> HostFacts:
             parts[name] = []
         elif name:
             parts[name].append(line)
-    memory = {m[1]: int(m[2]) * 1024 for line in parts.get("mem", []) if (m := re.match(r"(\w+):\s+(\d+) kB", line))}
-    limits = [int(line) for line in parts.get("cgroup", []) if line.strip().isdigit() and int(line) < 1 << 60]
+    memory = parse_meminfo("\n".join(parts.get("mem", [])))
+    shm, disk = (space("\n".join(parts.get(name, []))) for name in ("shm", "disk"))
     gpus = [line.rsplit(",", 2) for line in parts.get("gpu", []) if line.count(",") >= 2]
     absent = parts.get("gpu", [])[:1] == ["none"]
     return HostFacts(
-        mem_available_bytes=memory.get("MemAvailable"),
-        mem_total_bytes=memory.get("MemTotal"),
-        cgroup_limit_bytes=min(limits, default=None),
-        shm_free_bytes=_free(parts.get("shm", [])),
-        disk_free_bytes=_free(parts.get("disk", [])),
+        mem_available_bytes=memory.available,
+        mem_total_bytes=memory.total,
+        cgroup_limit_bytes=parse_cgroup("\n".join(parts.get("cgroup", [])), memory.total or UNLIMITED)[0],
+        shm_free_bytes=shm.free if shm is not None else None,
+        disk_free_bytes=disk.free if disk is not None else None,
         gpu_count=len(gpus) if "gpuok" in parts else 0 if absent else None,
         gpu_names=tuple(row[0].strip() for row in gpus),
         gpu_mem_mib=tuple(value for row in gpus if (value := _number(row[1])) is not None),
@@ -61,11 +53,6 @@ def parse_preflight(text: str) -> HostFacts:
         ports_in_use=frozenset(_ports(parts.get("tcp", []))),
         platform="cpu" if absent else "rocm" if parts.get("gpu", [])[:1] == ["rocm"] else "cuda",
     )
-
-
-def _free(lines: list[str]) -> int | None:
-    words = lines[-1].split() if lines else []
-    return int(words[3]) * 1024 if len(words) >= 4 and words[3].isdigit() else None
 
 
 def _number(cell: str) -> float | None:

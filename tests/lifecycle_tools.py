@@ -95,15 +95,6 @@ def nothing_left(mark: str) -> Iterator[None]:
                     os.kill(int(path.parent.name), signal.SIGKILL)
 
 
-def alive(pid: int) -> bool:
-    """Whether a process is there and no zombie; who reaps an orphan differs between machines."""
-    try:
-        stat_line = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return False
-    return stat_line.rpartition(")")[2].split()[0] not in "ZX"
-
-
 async def serve(
     engine_dir: Path, port: int, *flags: str, shell: str = "", starter: Sequence[str] = (), **env: str
 ) -> subprocess.Popen[bytes]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from real_line import Tokpit, alive, counter, free_port, group, wait
+from real_line import Tokpit, counter, free_port, group, wait
 
+from process_tools import alive
 from sshd import Sshd
 
 CAP, STEPS, TOKENS = 3, 3, 128

@@ -27,7 +27,7 @@ def logs(options: Options, target: str, follow: bool, backlog: int, path: str | 
 
 
 async def _logs(session: Session, target: str, follow: bool, backlog: int, path: str | None) -> None:
-    from tokpit.domain.text import LineSplitter, decode_line
+    from tokpit.domain.text import LineSplitter, decode_line, decode_lines
     from tokpit.ops.targets import resolve_server
     from tokpit.transport.base import quote
 
@@ -38,16 +38,13 @@ async def _logs(session: Session, target: str, follow: bool, backlog: int, path:
             f"{server.label}: its output goes to no file that can be followed", hint="name the file with --file PATH"
         )
     host = await session.connected(server.host)
-    splitter = LineSplitter()
     if not follow:
-        answer = await host.run(f"tail -c {backlog} -- {quote([path])}", check=True)
-        chunks = [answer.stdout]
-        for data in chunks:
-            for line in splitter.feed(data):
-                click.echo(decode_line(line))
-    else:
-        async for _, data in host.follow(path, offset=-backlog):
-            for line in splitter.feed(data):
-                click.echo(decode_line(line))
+        for line in decode_lines((await host.run(f"tail -c {backlog} -- {quote([path])}", check=True)).stdout):
+            click.echo(line)
+        return
+    splitter = LineSplitter()
+    async for _, data in host.follow(path, offset=-backlog):
+        for raw in splitter.feed(data):
+            click.echo(decode_line(raw))
     if (rest := splitter.flush()) is not None:
         click.echo(decode_line(rest))

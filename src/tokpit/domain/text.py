@@ -85,6 +85,15 @@ def decode_line(raw: bytes) -> str:
     return sanitize(raw.decode("utf-8", "replace"))
 
 
+def decode_lines(data: bytes) -> list[str]:
+    """The lines of a whole piece of a log, the last one also where it has no ending."""
+    splitter = LineSplitter()
+    raw = list(splitter.feed(data))
+    if (rest := splitter.flush()) is not None:
+        raw.append(rest)
+    return [decode_line(line) for line in raw]
+
+
 def mask_secrets(text: str) -> str:
     """`text` with API keys, tokens and passwords in flags, headers and environment settings replaced by `***`."""
     return _SECRET.sub(lambda m: m.group(1) + "***", text)

@@ -20,14 +20,18 @@ class Cap(msgspec.Struct, frozen=True):
     """State slots reserved a request, where these set it."""
 
 
+def slot_choices(facts: Facts) -> tuple[int, ...]:
+    """State slots that a request of this engine may reserve, by setting; what is no count is left out."""
+    return tuple(int(choice) for choice in facts.slot_choices or () if choice >= 1)
+
+
 def slots_each(facts: Facts) -> int | None:
     """State slots that one request reserves: given, or the only choice of the engine that explains the logged cap."""
     if facts.slots_per_request:
         return facts.slots_per_request
-    if not (facts.state_slots and facts.max_running_requests and facts.slot_choices):
+    if not (facts.state_slots and facts.max_running_requests):
         return None
-    fits = [int(c) for c in facts.slot_choices if facts.state_slots // int(c) == facts.max_running_requests]
-    return max(fits) if fits else None
+    return max((c for c in slot_choices(facts) if facts.state_slots // c == facts.max_running_requests), default=None)
 
 
 def pools(facts: Facts) -> tuple[Cap, ...]:

@@ -17,11 +17,10 @@ import gc
 import json
 import os
 import sys
-import threading
 from typing import Any
 
 from . import events
-from .pipes import Lines, Writer, end_soon
+from .pipes import Lines, Writer, listen
 from .plan import Plan
 
 
@@ -36,19 +35,7 @@ class _Input:
         self.plans.put_nowait(first)
         if not attended:
             self.plans.put_nowait(b"")
-        self._loop = asyncio.get_running_loop()
-        threading.Thread(target=self._listen, args=(lines,), daemon=True).start()
-
-    def _listen(self, lines: Lines) -> None:
-        while True:
-            line = lines.next()
-            try:
-                self._loop.call_soon_threadsafe(self._hear, line)
-            except RuntimeError:  # the loop is closed: done already
-                return
-            if not line:
-                end_soon()
-                return
+        listen(lines, self._hear)
 
     def _hear(self, line: bytes) -> None:
         if line.startswith(b"{"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
 import select
 import sys
 import threading
+from collections.abc import Callable
 from typing import Optional
 
 GRACE_S = 5.0
@@ -99,3 +101,24 @@ def end_soon() -> None:
     timer = threading.Timer(GRACE_S, os._exit, (1,))
     timer.daemon = True
     timer.start()
+
+
+def listen(lines: Lines, hear: Callable[[bytes], None]) -> None:
+    """Reads `lines` in a thread and calls `hear` with each in the running event loop; the empty one is the end.
+
+    Then, or where the loop is closed before, the thread ends; after the end this process has the grace time left.
+    """
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        while True:
+            line = lines.next()
+            try:
+                loop.call_soon_threadsafe(hear, line)
+            except RuntimeError:  # the loop is closed: done already
+                return
+            if not line:
+                end_soon()
+                return
+
+    threading.Thread(target=read, daemon=True).start()

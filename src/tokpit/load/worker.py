@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import threading
 from array import array
 from typing import Any
 
 from . import events
 from .clock import Clock
-from .pipes import Lines, Writer, end_soon
+from .pipes import Lines, Writer, listen
 from .plan import Plan
 from .records import Part, frame, pack
 from .share import Share
@@ -41,25 +40,12 @@ class _Worker:
         self._writer = writer
 
     async def serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._commands: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._stop = asyncio.Event()
-        threading.Thread(target=self._listen, daemon=True).start()
+        listen(Lines(), self._hear)
         while command := await self._commands.get():
             if "level" in command:
                 await self._level(command["level"])
-
-    def _listen(self) -> None:
-        lines = Lines()
-        while True:
-            line = lines.next()
-            try:
-                self._loop.call_soon_threadsafe(self._hear, line)
-            except RuntimeError:  # the loop is closed: done already
-                return
-            if not line:
-                end_soon()
-                return
 
     def _hear(self, line: bytes) -> None:
         command: dict[str, Any] = json.loads(line) if line else {}

@@ -6,6 +6,7 @@ A log line that says ready is a milestone, never the proof: SGLang prints it eve
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +15,7 @@ from tokpit.collect.backlog import Stamps
 from tokpit.domain.records import LogRecord, Mark, PhaseRecord
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec
-from tokpit.domain.text import LineSplitter, decode_line
+from tokpit.domain.text import decode_lines
 from tokpit.domain.verdict import Verdict
 from tokpit.engines.base import Engine
 from tokpit.engines.logkit.progress import StartTracker
@@ -76,19 +77,27 @@ async def explained(host: Host, spec: LaunchSpec, log_start: int, error: LaunchE
     if spec.log_path is None:
         return error
     answer = await host.run(f"tail -c +{log_start + 1} {quote([spec.log_path])} 2>/dev/null | tail -c 4194304")
-    splitter = LineSplitter()
-    lines = [decode_line(raw) for raw in splitter.feed(answer.stdout)]
-    if (rest := splitter.flush()) is not None:
-        lines.append(decode_line(rest))
-    verdict = engine_of(spec.engine).verdict(list(read_log(lines, spec.engine)), settings=spec.settings)
-    if verdict is None:
+    records = list(read_log(decode_lines(answer.stdout), spec.engine))
+    if not records:
         return error
+    verdict = engine_of(spec.engine).verdict(records, settings=spec.settings)
+    what = f"{error.message.partition(':')[0]}: the process has ended"
+    return start_failed(what, verdict, records, verdict.next_action if verdict else last_lines(records))
+
+
+def last_lines(records: Sequence[LogRecord]) -> str:
+    """What to read first where nothing in a log is known as a reason."""
+    return f"last lines: {' | '.join(record.text for record in records[-3:])}"
+
+
+def start_failed(what: str, verdict: Verdict | None, records: Sequence[LogRecord], hint: str) -> StartFailed:
+    """The error of a failed start: what happened, the verdict with its arithmetic (or that none is known), what to do."""
+    if verdict is None:
+        tail = tuple(record.text for record in records[-3:])
+        return StartFailed(f"{what}; its log gives no known reason", code="UNKNOWN", evidence=tail, hint=hint)
     arithmetic = f" ({verdict.arithmetic})" if verdict.arithmetic else ""
     return StartFailed(
-        f"{error.message.partition(':')[0]}: the process has ended: {verdict.sentence}{arithmetic}",
-        code=verdict.code,
-        evidence=verdict.evidence,
-        hint=verdict.next_action,
+        f"{what}: {verdict.sentence}{arithmetic}", code=verdict.code, evidence=verdict.evidence, hint=hint
     )
 
 
@@ -221,18 +230,8 @@ class _Waiter:
             verdict = await self._ask_host(verdict)
         self._session.store.apply(PhaseRecord(self._info.id, self._host.now(), "failed", what))
         left = "" if ended else f"; the process still runs, end it with: tokpit stop {self._host.name}/{self._info.pid}"
-        if verdict is None:
-            tail = tuple(record.text for record in self._records[-3:])
-            raise StartFailed(
-                f"{self._info.label}: {what}; its log gives no known reason",
-                code="UNKNOWN",
-                evidence=tail,
-                hint=(f"last lines: {' | '.join(tail)}" if tail else f"read {self._info.log_path}") + left,
-            )
-        arithmetic = f" ({verdict.arithmetic})" if verdict.arithmetic else ""
-        raise StartFailed(
-            f"{self._info.label}: {what}: {verdict.sentence}{arithmetic}",
-            code=verdict.code,
-            evidence=verdict.evidence,
-            hint=verdict.next_action.rstrip(".") + left if left else verdict.next_action,
-        )
+        if verdict is not None:
+            hint = verdict.next_action.rstrip(".") + left if left else verdict.next_action
+        else:
+            hint = (last_lines(self._records) if self._records else f"read {self._info.log_path}") + left
+        raise start_failed(f"{self._info.label}: {what}", verdict, self._records, hint)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from insight_logs import decode, diagnosed, prefill, stats
@@ -27,6 +27,7 @@ def sound(found: tuple[Finding, ...]) -> bool:
 
 @_QUICK
 @given(st.dictionaries(st.sampled_from(FIELDS), _NUMBER, max_size=25))
+@example({"max_running_requests": "1", "state_slots": "1", "slot_choices": "0"})
 def test_any_facts(given_facts: dict[str, str]) -> None:
     facts, _ = parse_facts(given_facts)
     assert sound(diagnose(Evidence(facts=facts)))

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lifecycle_tools import alive, serve
+from lifecycle_tools import serve
+from process_tools import alive
 from tokpit.errors import UsageError
 from tokpit.ops.gate import ConfirmRequest, Refused
 from tokpit.ops.session import Session

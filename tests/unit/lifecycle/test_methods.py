@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lifecycle_tools import alive
+from process_tools import alive
 from tokpit.domain.hostspec import HostSpec
 from tokpit.errors import LaunchError, UsageError
 from tokpit.transport.detached import process_alive, read_states, signal_group, start_detached

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lifecycle_tools import alive, serve
+from lifecycle_tools import serve
+from process_tools import alive
 from sshd import Sshd
 from tokpit.config.inventory import Inventory
 from tokpit.domain.settings import LaunchSpec, Settings

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lifecycle_tools import alive, serve
+from lifecycle_tools import serve
+from process_tools import alive
 from tokpit.errors import StopError, TargetError
 from tokpit.ops.session import Session
 from tokpit.ops.stop import Stopped

@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
 from load_server import HOLD, ScriptServer, answer, role, token
+from process_tools import alive
 from tokpit.load import events
 from tokpit.load.plan import Plan
 from tokpit.load.process import Generator, ProcessEnded, run_sweep
 from tokpit.load.results import LevelResult
-
-
-def gone(pid: int) -> bool:
-    return not Path(f"/proc/{pid}").exists()
 
 
 async def test_it_tells_and_returns_what_the_generator_in_this_process_does() -> None:
@@ -64,7 +60,7 @@ async def test_a_stop_keeps_the_level_and_the_next_plan_runs_again() -> None:
         assert (again.status, again.levels[0].ok) == ("done", 2)
         pid = generator.pid
     assert pid is not None
-    assert gone(pid)
+    assert not alive(pid)
 
 
 @pytest.mark.parametrize("how", ["kill", "cancel"])
@@ -84,4 +80,4 @@ async def test_a_killed_process_is_told_and_a_cancelled_run_ends_it(how: str) ->
             run.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await run
-        assert gone(pid)
+        assert not alive(pid)

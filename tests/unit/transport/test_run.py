@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from process_tools import until_gone
 from tokpit.errors import LinkLost, RemoteFailed
 from tokpit.transport.local import LocalHost
 from tokpit.transport.ssh import SshHost
@@ -64,14 +65,14 @@ async def test_timeout_ends_the_whole_remote_process_group(any_host: AnyHost, tm
     pid_file = tmp_path / "pid"
     with pytest.raises(RemoteFailed, match="did not end within"):
         await any_host.run(f"sh -c 'echo $$ > {pid_file}; trap \"\" TERM; while :; do sleep 1; done'", timeout_s=1)
-    await gone(int(pid_file.read_text()))
+    await until_gone(int(pid_file.read_text()))
 
 
 async def test_timeout_of_a_script_that_was_given_stdin_ends_it_too(any_host: AnyHost, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     with pytest.raises(RemoteFailed, match="did not end within"):
         await any_host.run(f"cat > /dev/null; echo $$ > {pid_file}; sleep 300", stdin=b"x", timeout_s=1)
-    await gone(int(pid_file.read_text()))
+    await until_gone(int(pid_file.read_text()))
 
 
 async def test_cancelled_run_leaves_nothing_behind(any_host: AnyHost, tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ async def test_cancelled_run_leaves_nothing_behind(any_host: AnyHost, tmp_path: 
         await asyncio.sleep(0.02)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    await gone(int(pid_file.read_text()))
+    await until_gone(int(pid_file.read_text()))
     assert (await any_host.run("echo fine")).out == "fine\n"
 
 
@@ -95,7 +96,7 @@ async def test_stream_gives_output_while_the_command_runs_and_leaving_ends_it(
             got += chunk
             if got.count(b"tick\n") >= 3:
                 break
-    await gone(int(pid_file.read_text()))
+    await until_gone(int(pid_file.read_text()))
 
 
 async def test_stream_ends_when_the_command_ends(any_host: AnyHost) -> None:
@@ -132,11 +133,3 @@ async def test_closed_host_refuses_work(any_host: AnyHost) -> None:
     await any_host.close()
     with pytest.raises(LinkLost):
         await any_host.run("true")
-
-
-async def gone(pid: int) -> None:
-    """Return when the process has ended; the test's time limit is the check."""
-    while Path(f"/proc/{pid}").exists():
-        if " Z " in Path(f"/proc/{pid}/stat").read_text(errors="replace"):
-            return
-        await asyncio.sleep(0.05)

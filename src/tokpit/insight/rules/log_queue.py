@@ -8,7 +8,7 @@ from statistics import median
 import msgspec
 
 from tokpit.domain.finding import Finding
-from tokpit.insight.capacity import CONFIGURED, STATE, Cap, running_cap
+from tokpit.insight.capacity import CONFIGURED, STATE, Cap, running_cap, slot_choices
 from tokpit.insight.digest import STATS, Digest, Row
 from tokpit.insight.evidence import Evidence
 from tokpit.insight.facts import Facts
@@ -96,9 +96,9 @@ def _cap(log: Digest, facts: Facts, rows: Sequence[Row]) -> Cap | None:
     if stated is not None and stated.by == STATE and stated.value == most:
         return stated
     slots = total_slots(rows)
-    fits = [c for c in facts.slot_choices or () if slots and int(slots // c) == most and held(rows) <= c]
+    fits = [c for c in slot_choices(facts) if slots and int(slots // c) == most and held(rows) <= c]
     if fits and (stated is None or stated.value >= most):
-        each = int(max(fits))
+        each = max(fits)
         return Cap(most, STATE, f"floor({slots} state slots / {each} per request) = {most}", each)
     return stated
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tokpit.domain.finding import Finding
-from tokpit.insight.capacity import STATE, running_cap, slots_each
+from tokpit.insight.capacity import STATE, running_cap, slot_choices, slots_each
 from tokpit.insight.evidence import Evidence
 from tokpit.insight.rules.log_words import some
 from tokpit.insight.slots import total_slots
@@ -44,7 +44,7 @@ def smallest_pool(usages: Sequence[float]) -> int | None:
 
 def _slots(evidence: Evidence, slots: int, told: str, shown: tuple[str, ...]) -> Finding:
     f = evidence.facts
-    choices = [int(c) for c in f.slot_choices or ()]
+    choices = slot_choices(f)
     each = slots_each(f)
     if each is None and f.max_running_requests:
         each = max((c for c in choices if slots // c == f.max_running_requests), default=None)

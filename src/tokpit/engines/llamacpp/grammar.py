@@ -114,9 +114,9 @@ class LlamaGrammar(LineGrammar):
         """Values after this record: see sampling.Sampler."""
         return self._sampler.sample(record)
 
-    def _fast(self, text: str, line: str) -> LogRecord | None:
+    def _fast(self, text: str, start: int, line: str) -> LogRecord | None:
         """Lines with the server's own head, which is most of a log."""
-        match = _HEAD.match(text)
+        match = _HEAD.match(text, start)
         if match is None:
             return None
         head = self._headed(match, text)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tokpit.domain.records import LogRecord, Value
 from tokpit.domain.text import sanitize
 from tokpit.engines.logkit.fold import Fold, is_exception, opens
+from tokpit.engines.logkit.prefix import outer_end
 from tokpit.engines.logkit.table import Found
 
 TEXT_LIMIT = 4096
@@ -80,8 +81,11 @@ class LineGrammar(ABC):
     def _failure(self, message: str) -> Found | None:
         """What kind of failure an exception line is."""
 
-    def _fast(self, text: str, line: str) -> LogRecord | None:
-        """The record of a common line, while nothing is folded; None to take the long way."""
+    def _fast(self, text: str, start: int, line: str) -> LogRecord | None:
+        """The record of a common line, while nothing is folded; None to take the long way.
+
+        The server's own text begins at `start`; before it stands what other programs put there.
+        """
         return None
 
     def _split(self, text: str) -> list[str]:
@@ -96,7 +100,10 @@ class LineGrammar(ABC):
         else:
             text = line
         if not self._folds and len(text) <= TEXT_LIMIT and "\r" not in text:
-            record = self._fast(text, line)
+            record = self._fast(text, 0, line)
+            if record is None:
+                start = outer_end(text)
+                record = self._fast(text, start, line) if start else None
             if record is not None:
                 return (record,)
         out: list[LogRecord] = []

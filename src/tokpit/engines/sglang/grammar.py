@@ -34,7 +34,9 @@ _LOAD = ("Loading ", "Multi-thread loading ")
 _ARGS = "server_args="
 _NOT_DULL = frozenset({"INFO", "WARN", "ERRO", "DEBU", "CRIT", "serv", "Deco", "Pref"})
 _BATCH = ("Decode batch", "Prefill batch")
-_PLAIN_RANKS = re.compile(r"(?: \w+)*$")
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
+_PLAIN_RANKS = re.compile(r"(?: \w+){0,9}")
+_MOST_RANKS = 4096
 _MAX_PIECES = 100
 _SEEK = 400
 """A head is looked for in this many characters: longer outer prefixes are not made."""
@@ -59,6 +61,7 @@ class SglangGrammar(LineGrammar):
         super().__init__()
         self._sampler = Sampler()
         self._layouts = Layouts()
+        self._stamp = ""
         self._rank_cache: dict[str, dict[str, Value]] = {}
         self._ending = False
 
@@ -66,33 +69,38 @@ class SglangGrammar(LineGrammar):
         """Server-wide values after this record: see sampling.Sampler."""
         return self._sampler.sample(record)
 
-    def _fast(self, text: str, line: str) -> LogRecord | None:
-        """Statistics, access lines and dull text without anything around them, which is most of a log."""
-        if not text.startswith("[20"):
-            return self._dull(text, line, {}) if text[:1].isalpha() else None
-        end = text.find("] ", 20, 80)
+    def _fast(self, text: str, start: int, line: str) -> LogRecord | None:
+        """Statistics, access lines and dull text with the usual head or none, which is most of a log."""
+        if not text.startswith("[20", start):
+            return self._headless(text, start, line)
+        end = text.find("] ", start + 20, start + 80)
         if end < 0:
             return None
-        words = text[20:end]
+        stamp, words = text[start + 1 : start + 20], text[start + 20 : end]
+        if stamp != self._stamp:
+            if not _STAMP.match(stamp):
+                return None
+            self._stamp = stamp
         ranks = self._rank_cache.get(words)
         if ranks is None:
-            if not _PLAIN_RANKS.match(words) or len(self._rank_cache) > 4096:
+            if not _PLAIN_RANKS.fullmatch(words) or len(self._rank_cache) >= _MOST_RANKS:
                 return None
             ranks = self._rank_cache[words] = _ranks(words)
-        fields: dict[str, Value] = {"ts": text[1:20], **ranks}
+        fields: dict[str, Value] = {"ts": stamp, **ranks}
+        end += 2
         # A layout is that of a whole line, so nothing can follow it.
-        kind = self._layouts.read(text, end + 2, fields) if text.startswith(_BATCH, end + 2) else None
-        message = text[end + 2 :]
+        kind = self._layouts.read(text, end, fields) if text.startswith(_BATCH, end) else None
+        message = text[end:]
         if kind is None:
             if "[20" in message:
                 return None
-            extras: dict[str, str] = {}
             if message.startswith("INFO: "):
-                if not add_access(text, end + 2, fields):
+                if not add_access(text, end, fields):
                     return None
-                return LogRecord(self._count, "access", message, fields, extras, (line,), "info")
+                return LogRecord(self._count, "access", message, fields, {}, (line,), "info")
             if not message.startswith(_BATCH):
                 return self._dull(message, line, fields)
+            extras: dict[str, str] = {}
             kind = batch(message, fields, extras, self._layouts)
             if kind == "prefill_batch":
                 mark_probe(fields)
@@ -100,6 +108,16 @@ class SglangGrammar(LineGrammar):
         if kind == "prefill_batch":
             mark_probe(fields)
         return LogRecord(self._count, kind, message, fields, {}, (line,), "")
+
+    def _headless(self, text: str, start: int, line: str) -> LogRecord | None:
+        if text.find("[20", start) >= 0:
+            return None
+        if text.startswith("INFO: ", start):
+            fields: dict[str, Value] = {}
+            if not add_access(text, start, fields):
+                return None
+            return LogRecord(self._count, "access", text[start:], fields, {}, (line,), "info")
+        return self._dull(text, line, {}) if not start and text[:1].isalpha() else None
 
     def _dull(self, message: str, line: str, fields: dict[str, Value]) -> LogRecord | None:
         if message[:4] in _NOT_DULL or "%" in message or "| " in message:

@@ -26,6 +26,7 @@ _SECOND = re.compile(
     r"\([A-Za-z][\w.-]{0,60}(?: rank=\d+)? pid=\d{1,10}\) ?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,3}\d\d-\d\d \d\d:"
 )
 _PERIODIC = ("Engine ", "SpecDecoding", "Avg ")
+_NO_PROCESS: dict[str, Value] = {}
 _MAX_PIECES = 100
 _MOST_PROCESSES = 4096
 _ARGS = ("non-default args: ", "args: Namespace(", "Initializing a V")
@@ -44,23 +45,25 @@ class VllmGrammar(LineGrammar):
         """Server-wide values after this record: see sampling.Sampler."""
         return self._sampler.sample(record)
 
-    def _fast(self, text: str, line: str) -> LogRecord | None:
+    def _fast(self, text: str, start: int, line: str) -> LogRecord | None:
         """Statistics, access lines and dull text of a known process, which is most of a log."""
-        start = 0
-        process: dict[str, Value] = {}
-        if text.startswith("("):
-            start = text.find(") ", 0, 80) + 2
-            known = self._processes.get(text[:start])
+        process = _NO_PROCESS
+        if text.startswith("(", start):
+            end = text.find(") ", start, start + 80) + 2
+            known = self._processes.get(text[start:end])
             if known is None:
                 return None
-            process = known
+            process, start = known, end
         if text.startswith("INFO: ", start):
-            return self._fast_access(text, start, line, process)
+            fields: dict[str, Value] = {**process, "level": "INFO"}
+            if not add_access(text, start, fields):
+                return None
+            return LogRecord(self._count, "access", text[start:], fields, {}, (line,), "info")
         stamped = _STAMPED.match(text, start)
         if stamped is None:
             return None
         level, stamp, source = stamped.groups()
-        fields: dict[str, Value] = {**process, "level": level, "ts": stamp, "source": source}
+        fields = {**process, "level": level, "ts": stamp, "source": source}
         end = stamped.end()
         # A layout is that of a whole line, so nothing can follow it.
         kind = self._layouts.read(text, end, fields) if text.startswith(_PERIODIC, end) else None
@@ -78,12 +81,6 @@ class VllmGrammar(LineGrammar):
                 return None
             kind = "text"
         return LogRecord(self._count, kind, message, fields, {}, (line,), LEVELS[level])
-
-    def _fast_access(self, text: str, start: int, line: str, process: dict[str, Value]) -> LogRecord | None:
-        fields: dict[str, Value] = {**process, "level": "INFO"}
-        if not add_access(text, start, fields):
-            return None
-        return LogRecord(self._count, "access", text[start:], fields, {}, (line,), "info")
 
     def _split(self, text: str) -> list[str]:
         at = text.find(" pid=", 60)

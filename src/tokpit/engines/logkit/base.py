@@ -95,10 +95,9 @@ class LineGrammar(ABC):
     def feed(self, line: str) -> Sequence[LogRecord]:
         """The records completed by this line."""
         self._count += 1
+        text = line
         if "\x1b" in line or (not line.isascii() and "\x9b" in line):
             text = sanitize(line) if "\r" not in line else "\r".join(map(sanitize, line.split("\r")))
-        else:
-            text = line
         if not self._folds and len(text) <= TEXT_LIMIT and "\r" not in text:
             record = self._fast(text, 0, line)
             if record is None:

@@ -9,7 +9,6 @@ from tokpit.domain.text import mask_secrets
 from tokpit.engines.logkit.access import access, add_access, native_level, uvicorn
 from tokpit.engines.logkit.bars import bar
 from tokpit.engines.logkit.base import LEVELS, TEXT_LIMIT, Head, LineGrammar
-from tokpit.engines.logkit.fold import opens
 from tokpit.engines.logkit.layout import Layouts
 from tokpit.engines.logkit.prefix import strip_outer
 from tokpit.engines.logkit.table import Found
@@ -27,6 +26,8 @@ _SECOND = re.compile(
 )
 _PERIODIC = ("Engine ", "SpecDecoding", "Avg ")
 _NO_PROCESS: dict[str, Value] = {}
+_OPENINGS = frozenset({"usag", "  Fi"})
+"""What a record of several lines may begin with; a traceback's first line ends in a colon."""
 _MAX_PIECES = 100
 _MOST_PROCESSES = 4096
 _ARGS = ("non-default args: ", "args: Namespace(", "Initializing a V")
@@ -77,7 +78,7 @@ class VllmGrammar(LineGrammar):
                 return LogRecord(
                     self._count, found.kind, message, fields | found.fields, extras, (line,), LEVELS[level]
                 )
-            if opens(message) or not TABLE.dull(message):
+            if message[-1:] == ":" or message[:4] in _OPENINGS or not TABLE.dull(message):
                 return None
             kind = "text"
         return LogRecord(self._count, kind, message, fields, {}, (line,), LEVELS[level])

@@ -11,7 +11,7 @@ from tokpit.cli.output import table, to_json
 from tokpit.domain.text import sanitize
 
 if TYPE_CHECKING:
-    from tokpit.ops.compare import Versus
+    from tokpit.insight.versus import Versus
 
 REGRESSION = 1
 

@@ -55,4 +55,5 @@ def import_(options: Options, /, paths: tuple[str, ...], as_json: bool, **given:
     for run in runs:
         show_levels(run)
         name = f"{run.target}, {run.model or 'model not named'}"
-        click.echo(sanitize(f"\nrun {run.id}: {len(run.levels)} levels of {name}; compare it with: tokpit compare"))
+        click.echo()
+        click.echo(sanitize(f"run {run.id}: {len(run.levels)} levels of {name}; show it with: tokpit runs {run.id}"))

@@ -141,7 +141,8 @@ def _pair(metric: Metric, key: Key, before: Run, after: Run, baseline: Baseline 
 def _verdict(log: float, half: float | None, band: float, metric: Metric) -> str:
     if abs(log) > band and (half is None or abs(log) > half):
         return BETTER if (log > 0) == metric.higher_is_better else WORSE
-    return SAME if half is not None and abs(log) + half <= band else OPEN
+    near = min(band, math.log1p(metric.noise))
+    return SAME if half is not None and abs(log) + half <= near else OPEN
 
 
 def _judge(metric: Metric, rows: Sequence[_Row]) -> Judged:
@@ -176,7 +177,8 @@ def _interval(log: float, half: float | None) -> tuple[float, float] | None:
 
 def change(ratio: float) -> str:
     """`-12%`, `+3.1%`."""
-    return f"{'+' if ratio >= 1 else '-'}{percent(abs(ratio - 1))}"
+    text = percent(abs(ratio - 1))
+    return text if text == "0%" else f"{'+' if ratio >= 1 else '-'}{text}"
 
 
 def figure(value: float, unit: str) -> str:
@@ -219,7 +221,7 @@ def _sentence(verdict: str, metrics: Sequence[Judged], pairs: Sequence[Pair], fa
         return "The runs have no level in common that measured anything in both."
     told = [f"{m.label} {change(m.ratio)}" for m in metrics if m.verdict in (WORSE, BETTER)]
     alone = [p for p in pairs if p.metric == "output_tps" and p.verdict == WORSE]
-    if alone and not any(m.metric == "output_tps" and m.verdict == WORSE for m in metrics):
+    if alone and len(alone) < metrics[0].levels:
         told.append(f"throughput falls at {listed(p.level for p in alone)} ({listed(change(p.ratio) for p in alone)})")
     told += failed
     name = {"regression": "Regression", "improvement": "Improvement", "mixed": "Better and worse", "no change": ""}

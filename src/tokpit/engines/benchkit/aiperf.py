@@ -26,12 +26,16 @@ class AiperfReader:
         counts = {name: int(_total(page, name) or 0) for name in ("request_count", "error_request_count")}
         config: Mapping[str, Any] = page.get("input_config") or {}
         load = _load(config)
-        tokens = (
+        counted = (
             _total(page, "total_output_tokens") or _total(page, "total_osl") or _sum(page, "output_sequence_length")
         )
+        said = _total(page, "total_usage_completion_tokens")
+        tokens = said if said is not None else counted
         if tokens is None:
             raise ValueError("total_output_tokens is missing: the run did not count tokens")
+        differ = bool(counted) and abs(tokens / (counted or 1.0) - 1) > 0.02
         elapsed = _metric(page, "benchmark_duration")
+        elapsed_s = need(elapsed, "avg") * _unit(elapsed)
         rate = number(load.get("rate")) or number(load.get("request_rate"))
         cap = number(load.get("concurrency"))
         cut = page.get("is_complete") is False or page.get("was_cancelled") is True
@@ -47,17 +51,34 @@ class AiperfReader:
                     rate=rate if cap is None else None,
                     ok=counts["request_count"],
                     err=counts["error_request_count"],
-                    elapsed_s=need(elapsed, "avg") * _unit(elapsed),
+                    elapsed_s=elapsed_s,
                     output_tokens=tokens,
-                    output_tps=number(_metric(page, "output_token_throughput").get("avg")),
+                    output_tps=None if differ else number(_metric(page, "output_token_throughput").get("avg")),
                     prompt_tokens=_total(page, "total_isl") or _sum(page, "input_sequence_length"),
                     ttft=_dist(page, "time_to_first_token", counts["request_count"]),
-                    tpot=_dist(page, "inter_token_latency", counts["request_count"]),
+                    # By their own count of tokens; where that is not the server's, neither is this.
+                    tpot=None if differ else _dist(page, "inter_token_latency", counts["request_count"]),
                     e2e=_dist(page, "request_latency", counts["request_count"]),
+                    checks=[_mismatch(counted or 0.0, tokens)] if differ else None,
                     partial=word(page.get("incomplete_reason")) or "it was stopped" if cut else None,
                 ),
             )
         ]
+
+
+def _mismatch(counted: float, said: float) -> dict[str, Any]:
+    sentence = (
+        f"the tool's tokenizer counted {counted:,.0f} output tokens, the server's usage says {said:,.0f}: throughput "
+        "is by usage here, and TPOT is left out"
+    )
+    return {
+        "code": "TOKEN_COUNT",
+        "ok": False,
+        "sentence": sentence,
+        "distrust": [],
+        "value": counted,
+        "expected": said,
+    }
 
 
 def _metric(page: Page, name: str) -> Page:

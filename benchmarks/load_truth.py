@@ -104,7 +104,7 @@ def main() -> None:
                 kinds = ("TTFT p50 ms", "TTFT p99 ms", "ITL p50 ms", "ITL p99 ms")
                 heads = " ".join(f"{name + ' seen/true':>26}" for name in kinds)
                 print(f"   C    ok err {heads} chunks/s  per CPU-s  merged kernel")
-                for concurrency in (1, 16, 64):
+                for concurrency in (1, 16, 64, 256):
                     tokens = max(20, int(args.seconds / 2 / 0.02) - 10)
                     one(Path(folder), concurrency, "ttft=200;itl=20", tokens, 2 * concurrency)
                 print("as fast as the socket takes it:")

@@ -151,7 +151,7 @@ class LlamaGrammar(LineGrammar):
 
     def _head(self, text: str) -> Head:
         match = _HEAD.match(text)
-        if match is None and text[:5] not in _OWN:
+        if match is None and not text.startswith(_OWN):
             text = strip_outer(text)[1]
             match = _HEAD.match(text)
         if match is None:
@@ -178,7 +178,7 @@ class LlamaGrammar(LineGrammar):
 
 
 _BARE = ("prompt eval time", "eval time", "draft acceptance", "n_gen", "prompt processing")
-_OWN = ("slot ", "srv  ", "main:", "llama", "ggml_", "load_")
+_OWN = ("slot ", "srv  ", "main:", "llama_", "ggml_", "load_")
 _REQUEST = re.compile(r"request: (?P<method>[A-Z]+) (?P<path>\S+) (?P<client>\S+) (?P<status>\d{3})")
 
 

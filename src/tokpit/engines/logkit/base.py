@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tokpit.domain.records import LogRecord, Value
 from tokpit.domain.text import sanitize
 from tokpit.engines.logkit.fold import Fold, is_exception, opens
-from tokpit.engines.logkit.prefix import outer_end
+from tokpit.engines.logkit.prefix import outer_end, unwrap
 from tokpit.engines.logkit.table import Found
 
 TEXT_LIMIT = 4096
@@ -105,6 +105,9 @@ class LineGrammar(ABC):
                 record = self._fast(text, start, line) if start else None
             if record is not None:
                 return (record,)
+        if text.startswith('{"') and text.endswith("}"):
+            inner = unwrap(text)
+            text = text if inner is None else sanitize(inner)
         out: list[LogRecord] = []
         held: tuple[str, ...] = (line,)
         for part in self._parts(text):

@@ -16,14 +16,17 @@ from tokpit.engines.vllm.sampling import Sampler
 from tokpit.engines.vllm.shapes import TABLE
 from tokpit.engines.vllm.stats import periodic
 
-_PROCESS = re.compile(r"\((?P<process>[A-Za-z][\w.-]{0,60})(?: rank=\d+)? pid=(?P<pid>\d{1,10})\) ?")
+_PROCESS = re.compile(r"\((?P<process>[A-Za-z][\w.-]{0,60})(?: rank=\d+)? pid=(?P<pid>\d{1,10})(?:, ip=[^)\s]{1,60})?\) ?")
 _STAMPED = re.compile(
-    r" ?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,3}(?P<ts>\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{3})? {1,3}"
+    r" ?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,3}(?P<ts>(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{3})? {1,3}"
     r"\[?(?P<source>[^\]\s]{1,200}:\d{1,6})\](?:  (?=\S)| ?)"
 )
 _SECOND = re.compile(
     r"\([A-Za-z][\w.-]{0,60}(?: rank=\d+)? pid=\d{1,10}\) ?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,3}\d\d-\d\d \d\d:"
 )
+_PROCESS_BEFORE = re.compile(r"\([A-Za-z][\w.-]{0,60}(?: rank=\d+)? pid=\d{1,10}(?:, ip=[^)\s]{1,60})?\) ?$")
+_SEEK = 300
+"""A head is looked for in this many characters."""
 _PERIODIC = ("Engine ", "SpecDecoding", "Avg ")
 _NO_PROCESS: dict[str, Value] = {}
 _OPENINGS = frozenset({"usag", "  Fi"})
@@ -31,6 +34,18 @@ _OPENINGS = frozenset({"usag", "  Fi"})
 _MAX_PIECES = 100
 _MOST_PROCESSES = 4096
 _ARGS = ("non-default args: ", "args: Namespace(", "Initializing a V")
+
+
+def _own(text: str) -> str:
+    """The server's own part of a line; behind a prefix of no known form it is found by its head."""
+    text = strip_outer(text)[1]
+    if _PROCESS.match(text) or _STAMPED.match(text):
+        return text
+    head = _STAMPED.search(text, 0, _SEEK)
+    if head is None:
+        return text
+    before = _PROCESS_BEFORE.search(text, 0, head.start())
+    return text[before.start() if before is not None else head.start() :]
 
 
 class VllmGrammar(LineGrammar):
@@ -102,14 +117,15 @@ class VllmGrammar(LineGrammar):
         if process is None:
             stamped = _STAMPED.match(text)
             if stamped is None:
-                text = strip_outer(text)[1]
+                text = _own(text)
                 process = _PROCESS.match(text)
         fields: dict[str, Value] = {}
         key = ""
         start = 0
         if process is not None:
             fields["process"], fields["pid"] = process[1], int(process[2])
-            start = process.end()
+            inner = _PROCESS.match(text, process.end())  # a worker of Ray, told by the process that started it
+            start = process.end() if inner is None else inner.end()
             key = text[:start].rstrip()
             if len(self._processes) < _MOST_PROCESSES:
                 self._processes[text[:start]] = dict(fields)

@@ -12,7 +12,8 @@ _POD = re.compile(r"\[pod/[^\]]{1,200}\] ")  # kubectl logs --prefix
 _NAMED = re.compile(
     rf"{_COMPOSE}"  # name-1  |
     rf"|[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})? [\w.-]{{1,80}} {_TAG}(?:\[\d+\])?: "  # syslog
-    rf"|[A-Z][a-z]{{2}} \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})? [A-Z]{{2,5}} (?:[\w.-]{{1,80}} )?{_TAG}\[\d+\]: "
+    rf"|[A-Z][a-z]{{2}} \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})? [A-Z]{{2,5}} "
+    rf"(?:[\w.-]{{1,80}} )?{_TAG}\[\d+\]: "  # journalctl -o short-full
     rf"|[A-Z][a-z]{{2}} \d{{1,2}}, \d{{4}} @ \d\d:\d\d:\d\d\.\d{{3}} +"  # Kibana
 )
 _STAMPED = re.compile(
@@ -68,7 +69,7 @@ def outer_end(text: str) -> int:
     start = 0
     for _ in range(3):
         first = text[start : start + 1]
-        if first == "[" or first == "<":
+        if first in {"[", "<"}:
             match = (_POD if first == "[" else _FRAMED).match(text, start)
         else:
             match = (_STAMPED if first.isdigit() else _NAMED).match(text, start)

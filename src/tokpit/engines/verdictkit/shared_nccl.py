@@ -153,8 +153,8 @@ RANKS: tuple[Signature, ...] = (
         r"KVTransferError|NIXL_ERR_\w+|nixl\w*(?:Error|Exception)|"
         r"[Mm]ooncake[^\n]{0,80}(?:[Ff]ail|not alive|[Ee]rror|timed? ?out)",
         "The KV transfer between prefill and decode servers failed.",
-        "See whether the peer is alive and reachable (bootstrap port, RDMA devices, same release on both sides); its log "
-        "has the cause if it died first.",
+        "See whether the peer is alive and reachable (bootstrap port, RDMA devices, same release on both sides); its "
+        "log has the cause if it died first.",
         rank=Rank.VAGUE,
     ),
     sig(

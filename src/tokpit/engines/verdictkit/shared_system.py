@@ -49,18 +49,28 @@ def by_keeper(verdict: Verdict, case: Case) -> Verdict | None:
     return None if status is None else by_status(retell(verdict, {"status": status}), case)
 
 
+def port_denied(verdict: Verdict, case: Case) -> Verdict:
+    """Names the port where the message does."""
+    if "port" not in verdict.figures:
+        return verdict
+    return retell(verdict, sentence="The server may not listen on port {port}: ports below 1024 are reserved.")
+
+
 HTTP_PORT: tuple[Signature, ...] = (
     sig(
         "PORT_PERMISSION",
-        r"\[Errno 13\][^\n]*(?:bind|address)[^\n]*?(?:', (?P<port>\d+)\))?[^\n]*[Pp]ermission denied",
-        "The server may not listen on port {port}: ports below 1024 are reserved.",
+        r"\[Errno 13\][^\n]*?\('[^']*', (?P<port>\d+)[^\n]*[Pp]ermission denied|"
+        r"\[Errno 13\][^\n]*(?:bind|address)[^\n]*[Pp]ermission denied",
+        "The server may not listen on its port: ports below 1024 are reserved.",
         "Take a port above 1024.",
         survives=True,
+        refine=port_denied,
     ),
     sig(
         "LISTEN_ADDRESS",
-        r"\[Errno 99\][^\n]*(?:\('(?P<address>[^']*)', (?P<port>\d+)\))?[^\n]*[Cc]annot assign requested address",
-        "The address {address} does not belong to this host.",
+        r"\[Errno 99\][^\n]*?\('(?P<address>[^']*)', (?P<port>\d+)[^\n]*[Cc]annot assign requested address|"
+        r"\[Errno 99\][^\n]*[Cc]annot assign requested address",
+        "The address to listen on does not belong to this host.",
         "Listen on 0.0.0.0, 127.0.0.1 or an address of this host.",
         survives=True,
     ),

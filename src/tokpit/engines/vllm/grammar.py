@@ -16,9 +16,12 @@ from tokpit.engines.vllm.sampling import Sampler
 from tokpit.engines.vllm.shapes import TABLE
 from tokpit.engines.vllm.stats import periodic
 
-_PROCESS = re.compile(r"\((?P<process>[A-Za-z][\w.-]{0,60})(?: rank=\d+)? pid=(?P<pid>\d{1,10})(?:, ip=[^)\s]{1,60})?\) ?")
+_PROCESS = re.compile(
+    r"\((?P<process>[A-Za-z][\w.-]{0,60})(?: rank=\d+)? pid=(?P<pid>\d{1,10})(?:, ip=[^)\s]{1,60})?\) ?"
+)
 _STAMPED = re.compile(
-    r" ?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,3}(?P<ts>(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{3})? {1,3}"
+    r" ?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,3}"
+    r"(?P<ts>(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{3})? {1,3}"
     r"\[?(?P<source>[^\]\s]{1,200}:\d{1,6})\](?:  (?=\S)| ?)"
 )
 _SECOND = re.compile(

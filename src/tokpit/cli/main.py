@@ -28,6 +28,8 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "check": ("check", "Look whether a server is sane: answers, flags, speed, log."),
     "sweep": ("sweep", "Measure throughput and latency at several concurrency levels."),
     "runs": ("runs", "List stored runs, or show one."),
+    "record": ("record", "Record hosts into a file; save or cut what was recorded."),
+    "replay": ("replay", "Open the console on a recording."),
     "audit": ("audit", "List what tokpit did that changed a host."),
     "diagnose": ("diagnose", "Say what logs, sweeps and facts mean, with the arithmetic."),
     "flags": ("flags", "List an engine's flags, per version."),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tokpit.domain.records import ServerSeen
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, LaunchState
 from tokpit.engines.base import Engine
@@ -175,7 +176,7 @@ async def _start(session: Session, host: Host, made: Plan, progress: Progress, t
     history = await session.history()
     launch_id = await history.save_launch(spec, state)
     info = server_info(host, engine_of(spec.engine), spec, state)
-    session.store.add_server(info)
+    session.store.apply(ServerSeen(host.now(), info))
     session.watch_server(info.id, log_offset=log_start)
     try:
         waited = await ready.wait_ready(session, host, info, progress, timeout_s=timeout_s)

@@ -87,7 +87,11 @@ class Header(Panel):
         label = simulated_label(view.session, view.host)
         if label:
             right = [(f" {label} ", "badge")]
-        if view.session.read_only:
+        if getattr(view.session, "recording", None) is not None:
+            right += [(" ● REC ", "match")]
+        if view.player is not None:
+            right += [(" recording ", "match")]
+        elif view.session.read_only:
             right += [(" read-only ", "match")]
         return two_sided(left, right, width)
 

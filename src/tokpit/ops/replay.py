@@ -165,7 +165,9 @@ class ReplaySession:
         """Read the file once, and stand at its begin. Raises StoreError."""
         recording = Recording(path)
         summary = await asyncio.to_thread(recording.summary)
-        return cls(path, Recording(path), summary)
+        session = cls(path, Recording(path), summary)
+        session.player.advance(0.0)
+        return session
 
     async def __aenter__(self) -> ReplaySession:
         self.supervisor.start("player", self.player.run())

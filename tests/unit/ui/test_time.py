@@ -71,7 +71,7 @@ async def test_space_holds_everything_and_brackets_read_all_panels_at_one_moment
         # Of GPUs and memory, the older they are, the fewer records are kept.
         assert any(f"{20 + n // 5} °C" in screen for n in range(second - 8, second + 1))
         assert any(f" {n // 2}/256G" in screen for n in range(second - 8, second + 1))
-        assert f"second {second:03d}" in screen
+        assert f"▶econd {second:03d}" in screen
         assert f"second {second + 1:03d}" not in screen
         assert "┃" in screen
         await pilot.press("right_square_bracket")
@@ -219,7 +219,8 @@ async def test_a_recording_has_no_last_minutes_to_save(tmp_path: Path) -> None:
 async def test_findings_of_a_recording_come_from_what_was_recorded(tmp_path: Path) -> None:
     session = await ReplaySession.open(recorded(tmp_path / "a.tokrec", 1_796_000_300.0))
     session.player.playing = False
+    await session.player.seek(1_796_000_300.0)
     async with session, console(session, (120, 40)) as pilot:
-        await shows(pilot, "PAUSE", "Qwen3.6-27B")
+        await shows(pilot, "END", "Qwen3.6-27B")
         await pilot.press("d")
         await shows(pilot, "the host itself was not asked")

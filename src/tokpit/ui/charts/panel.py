@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -180,6 +181,9 @@ class ChartPanel(Panel):
             if series is None or series.last is None:
                 continue
             xs, ys = series.since(start)
+            if self.view.past is not None:
+                kept = bisect_right(xs, now)
+                xs, ys = xs[:kept], ys[:kept]
             gap = _gap(series, self.view)
             curves.append(Curve(tag, style, *with_gaps(xs, ys, gap)))
             top = max(top, max(ys, default=0.0))

@@ -9,6 +9,7 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 
+from tokpit.store.live import LiveStore
 from tokpit.ui.text import Row, Span, crop, safe
 from tokpit.ui.view import View
 from tokpit.ui.widgets.log_model import LEVELS, LogLine, LogModel
@@ -49,6 +50,10 @@ class LogView(Panel, can_focus=True):
     def topics(self) -> Sequence[str]:
         """The log."""
         return self.view.topics("log")
+
+    def pull(self, store: LiveStore, now: float) -> bool:
+        """Also while time is held: how many new lines there are is told."""
+        return super().pull(self.view.session.store, now)
 
     def heading(self, width: int) -> tuple[Row, Row]:
         """What the view is doing: following, held (how many new below), filtered, searching."""

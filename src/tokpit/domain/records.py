@@ -290,6 +290,13 @@ class Facts(msgspec.Struct, frozen=True):
     values: dict[str, Value]
 
 
+class Stall(msgspec.Struct, frozen=True):
+    """tokpit itself did not run for `late_s` seconds up to `t` (UTC on this machine): figures and keepalives waited."""
+
+    t: float
+    late_s: float
+
+
 Record = (
     LinkRecord
     | ServersRecord
@@ -304,4 +311,5 @@ Record = (
     | ActionRecord
     | Run
     | Facts
+    | Stall
 )

@@ -1,7 +1,7 @@
 """The live store: the only mutable shared state, a version number per topic, readers pull.
 
-`apply` is called from one thread (the event loop). A topic is `host:NAME`, `server:ID`, `log:ID` or `ops`; a reader
-keeps the version it last drew and redraws when it differs. The store never knows who reads.
+`apply` is called from one thread (the event loop). A topic is `host:NAME`, `server:ID`, `log:ID`, `ops` or `stalls`; a
+reader keeps the version it last drew and redraws when it differs. The store never knows who reads.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tokpit.domain.records import (
     Sample,
     ServerSeen,
     ServersRecord,
+    Stall,
     Value,
 )
 from tokpit.domain.run import Run
@@ -210,6 +211,7 @@ class LiveStore:
         self.runs: dict[str, Run] = {}
         """Finished runs of this session, by id."""
         self._listeners: tuple[Callable[[Record], None], ...] = ()
+        self.stalls: deque[Stall] = deque(maxlen=50)
         self._points, self._lines = points, lines
         self._versions: dict[str, int] = {}
 
@@ -277,6 +279,9 @@ class LiveStore:
             case Run():
                 self.runs[record.id] = record
                 self._bump("ops")
+            case Stall():
+                self.stalls.append(record)
+                self._bump("stalls")
         for hear in self._listeners:
             hear(record)
 

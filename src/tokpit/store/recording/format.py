@@ -24,6 +24,7 @@ from tokpit.domain.records import (
     Sample,
     ServerSeen,
     ServersRecord,
+    Stall,
 )
 from tokpit.domain.run import Level, Run
 from tokpit.store.masking import masked
@@ -46,6 +47,7 @@ KINDS: Mapping[str, type[Any]] = {
     "action": ActionRecord,
     "run": Run,
     "facts": Facts,
+    "stall": Stall,
 }
 """Kind of a line to the record that its `r` holds."""
 _NAMES = {kind: name for name, kind in KINDS.items()}

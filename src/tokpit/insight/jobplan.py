@@ -301,7 +301,7 @@ def _notes(job: Job, base: Measured, chosen: Option, plateau: Plateau | None, fi
     if not 1 / LENGTH_APART <= ratio <= LENGTH_APART:
         notes.append(
             f"measured with {num(rate.tokens)} output tokens a request, planned with {num(job.output_tokens, 4)}: "
-            f"tok/s is taken as the same, though {'longer contexts' if ratio > 1 else 'more prefills'} make steps slower"
+            f"tok/s is taken as the same, though {'longer contexts' if ratio > 1 else 'prefills'} make steps slower"
         )
     if rate.basis == "whole run":
         notes.append("no steady window was measured: whole-run figures include ramp-up and drain and are a lower bound")

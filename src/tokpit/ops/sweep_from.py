@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from tokpit.domain.server import ServerInfo
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tokpit.load.plan import Plan
     from tokpit.load.process import Generator
     from tokpit.load.results import SweepResult
+    from tokpit.ops.session import Session
+    from tokpit.ops.targets import Target
 
 OnEvent = Callable[["Event"], None]
 
@@ -25,7 +27,7 @@ class Source(Protocol):
 
     @property
     def where(self) -> str:
-        """`here` or `host`."""
+        """`here`, `host`, or `hosts` with their names."""
         ...
 
     @property
@@ -106,3 +108,29 @@ async def choose(wanted: str, host: Host | None, server: ServerInfo | None) -> t
             raise
         return Here(host), error.message
     return found, "as asked" if wanted == "host" else "next to the server, without the link in between"
+
+
+async def from_hosts(session: Session, names: Sequence[str], target: Target) -> tuple[Source, str]:
+    """The load from several hosts at once; each reaches the server at its host's address. Raises HostError."""
+    from tokpit.ops.sweep_team import FromHosts, Place
+
+    server_host = session.host(target.host) if target.host is not None else None
+
+    async def place(name: str) -> Place:
+        host = await session.connected(name)
+        same = server_host is not None and host.name == server_host.name
+        found = await find_on_host(host, target.server if same else None)
+        url = "" if same or server_host is None else _seen_from_afar(target, server_host)
+        return Place(host=host, name=host.name, command=found.worker_command, url=url, put=found.put)
+
+    places = await asyncio.gather(*(place(name) for name in names))
+    return FromHosts(places, server_host), f"{len(places)} hosts together, as asked"
+
+
+def _seen_from_afar(target: Target, host: Host) -> str:
+    """The server's address for other machines: that of its host, with its own port."""
+    from urllib.parse import urlsplit
+
+    port = urlsplit(target.url).port
+    address = "127.0.0.1" if host.spec.local else (host.spec.address or host.spec.name).rpartition("@")[2]
+    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"

@@ -20,9 +20,11 @@ import urllib.error
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "benchmarks")]
+sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "src"))
 
 from load_truth import PORT, URL, get, pair, truth
+
 from sshd import Sshd
 from tokpit.config.inventory import Inventory
 from tokpit.load.stats import Dist

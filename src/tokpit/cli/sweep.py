@@ -65,7 +65,8 @@ NOTHING_OK = 7
               help="Sent with each request. An API key is taken from TOKPIT_API_KEY, never from here.")  # fmt: skip
 @click.option("--from", "source", metavar="auto|host|here|HOST,HOST,...", default="auto", show_default=True,
               help="Where the load comes from: the server's own host, where a Python with aiohttp is found there, "
-                   "this machine through SSH, or other hosts that share each level.")  # fmt: skip
+                   "this machine through SSH, other hosts that share each level, or slurm:PARTITION:N for nodes of a "
+                   "partition.")  # fmt: skip
 @click.option("--procs", "processes", type=int, metavar="N",
               help="Divide the load among N processes.  [default: as many as one core cannot time, up to half of the "
                    "cores; always one through SSH]")  # fmt: skip

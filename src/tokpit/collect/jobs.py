@@ -40,9 +40,7 @@ class Jobs:
             listed = parse(answer.out)
         except ValueError:
             return self._found
-        self._found = tuple(
-            (info, one.here) for one in listed if (info := server_of(self._host.name, one)) is not None
-        )
+        self._found = tuple((info, one.here) for one in listed if (info := server_of(self._host.name, one)) is not None)
         return self._found
 
 

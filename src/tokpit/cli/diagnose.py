@@ -34,9 +34,10 @@ _FILE = click.Path(dir_okay=False, allow_dash=True)
     "--fact", "facts", multiple=True, callback=pairs, metavar="KEY=VALUE", help="Something you know. Repeatable."
 )
 @click.option("--engine", help="Engine that wrote the logs (default: found from their lines).")
+@click.option("--save", is_flag=True, help="Keep it in the history as an incident, for: tokpit report.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.pass_obj
-def diagnose(options: Options, /, as_json: bool, **values: object) -> None:
+def diagnose(options: Options, /, as_json: bool, save: bool, **values: object) -> None:
     """Say what logs, sweeps and facts mean: causes with their arithmetic, and what to do next.
 
     Works on files alone, or on TARGET (HOST, HOST:PORT, HOST/PID) as it runs. Facts by name, units understood:
@@ -52,6 +53,11 @@ def diagnose(options: Options, /, as_json: bool, **values: object) -> None:
         found = diagnose_files(sources)
     else:
         found = options.run(lambda session: diagnose_all(session, sources))
+    if save:
+        from tokpit.ops.incident import save_incident
+
+        run = options.run(lambda session: save_incident(session, sources, found))
+        click.echo(f"kept as {run.id}; export it with: tokpit report {run.id}", err=True)
     for note in found.notes:
         click.echo(f"note: {sanitize(note)}", err=True)
     if as_json:

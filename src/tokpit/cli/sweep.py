@@ -31,6 +31,8 @@ NOTHING_OK = 7
 @click.option("-n", "--requests", type=int, metavar="N", help="Requests a level.  [default: max(2C, 8)]")
 @click.option("--duration", "duration_s", type=float, metavar="S",
               help="Start requests for S seconds a level, then let the running ones finish.")  # fmt: skip
+@click.option("--stagger", "stagger_s", type=float, metavar="S",
+              help="Start the first requests of a level S seconds apart.  [default: all at once]")  # fmt: skip
 @click.option("--rate", "rates", metavar="R[,R...]",
               help="Open loop: offer R requests/s whatever the server does, instead of -c. Needs -n or "
                    "--duration.")  # fmt: skip

@@ -266,6 +266,23 @@ class Facts(msgspec.Struct, frozen=True):
     values: dict[str, Value]
 
 
+class Stall(msgspec.Struct, frozen=True):
+    """tokpit itself did not run for `late_s` seconds up to `t` (UTC on this machine): figures and keepalives waited."""
+
+    t: float
+    late_s: float
+
+
 Record = (
-    LinkRecord | ServersRecord | LogBatch | Sample | GpuRecord | HostRecord | Mark | PhaseRecord | Operation | Facts
+    LinkRecord
+    | ServersRecord
+    | LogBatch
+    | Sample
+    | GpuRecord
+    | HostRecord
+    | Mark
+    | PhaseRecord
+    | Operation
+    | Facts
+    | Stall
 )

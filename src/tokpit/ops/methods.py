@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import secrets
 import time
 
 import msgspec
@@ -40,7 +41,8 @@ def handle(spec: LaunchSpec, port: int, now: float) -> str:
     """The name of a unit, session or container; empty where none is needed, or where the queue gives a number."""
     if spec.method in ("setsid", "slurm"):
         return ""
-    return handle_name(spec.engine, port, time.strftime("%m%d-%H%M%S", time.gmtime(now)))
+    stamp = time.strftime("%m%d-%H%M%S", time.gmtime(now))  # a start and its rollback may fall in one second
+    return handle_name(spec.engine, port, f"{stamp}-{secrets.token_hex(2)}")
 
 
 def container(spec: LaunchSpec, *, platform: str = "cuda") -> Container | None:

@@ -95,7 +95,7 @@ def last_lines(records: Sequence[LogRecord]) -> str:
 
 
 def start_failed(what: str, verdict: Verdict | None, records: Sequence[LogRecord], hint: str) -> StartFailed:
-    """The error of a failed start: what happened, the verdict with arithmetic (or that there is none), what to do."""
+    """The error of a failed start: what happened, and the verdict with its arithmetic or that none is known."""
     if verdict is None:
         tail = tuple(record.text for record in records[-3:])
         return StartFailed(f"{what}; its log gives no known reason", code="UNKNOWN", evidence=tail, hint=hint)

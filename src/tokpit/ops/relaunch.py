@@ -95,7 +95,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
         spec=old,
         argv=info.argv,
         port=info.port or after.port,
-        handle=methods.handle(old, info.port or after.port, host.now() + 1),
+        handle=methods.handle(old, info.port or after.port, host.now()),
         platform=after.platform,
     )
     plan = Relaunch(

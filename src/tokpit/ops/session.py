@@ -120,7 +120,10 @@ class Session:
 
     def watch_host(self, name: str) -> None:
         """Keep a host's link, processes, GPUs and memory in the store until the session ends."""
+        from tokpit.collect.pulse import watch_pulse
+
         host = self.host(name)
+        self.supervisor.start("pulse", watch_pulse(self.store.apply))
         self.supervisor.start(f"host:{host.name}", self._watch_host(host))
 
     async def _watch_host(self, host: Host) -> None:

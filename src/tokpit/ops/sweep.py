@@ -13,6 +13,7 @@ import msgspec
 from tokpit.domain.records import Mark
 from tokpit.domain.run import Level, Run
 from tokpit.errors import HostError, LoadError, UsageError
+from tokpit.ops import baseline
 from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
 from tokpit.ops.sweep_checks import judged, level_of
@@ -23,6 +24,7 @@ from tokpit.ops.sweep_plan import Asked, read_args
 from tokpit.ops.sweep_record import conclude, frozen_context
 from tokpit.ops.sweep_server import ServerSide
 from tokpit.ops.targets import Target, resolve, server_target
+from tokpit.probes import machine
 from tokpit.transport.base import Host
 
 if TYPE_CHECKING:
@@ -146,6 +148,7 @@ class Sweep:
 
     async def _recorded(self, run: Run, plan: Plan, history: History) -> Run:
         """Measure with the run in the history from its first moment to its end."""
+        run.context.update(await self._machine())
         await history.save_run(run)
         self._progress.update(result={"run": run.id})
         status = "failed"
@@ -154,12 +157,21 @@ class Sweep:
         finally:
             ended = msgspec.structs.replace(run, status=status, ended_at=time.time(), levels=tuple(self._kept))
             conclude(self._session, self._target, ended, self._search)
-            await asyncio.shield(history.save_run(ended))
+            await asyncio.shield(baseline.save(history, ended))
         if status == "stopped":
             self._progress.stopped(f"{self._reason}; {len(self._kept)} levels kept as run {run.id}")
         else:
             self._progress.done()
         return ended
+
+    async def _machine(self) -> dict[str, str]:
+        """Driver and kernel of the server's host, where they can be read: the first to ask after when speed changes."""
+        if self._host is None:
+            return {}
+        try:
+            return machine.parse((await self._host.run(machine.SCRIPT, timeout_s=10.0)).out)
+        except HostError:
+            return {}
 
     async def _plan(self) -> Plan:
         from tokpit.load.plan import Plan

@@ -22,7 +22,7 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PLAIN = (
     *("api", "requests", "max_tokens", "temperature", "top_p", "warmup", "duration_s", "arrival", "prompts"),
     *("input_tokens", "prompt_rows", "turns", "prefix_share", "unique_prefix", "seed", "timeouts", "stop_on_error"),
-    *("continuous_usage", "ignore_eos", "warmup_each_level", "max_in_flight", "processes"),
+    *("continuous_usage", "ignore_eos", "warmup_each_level", "max_in_flight", "processes", "stagger_s"),
 )
 
 

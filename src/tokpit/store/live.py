@@ -1,7 +1,7 @@
 """The live store: the only mutable shared state, a version number per topic, readers pull.
 
-`apply` is called from one thread (the event loop). A topic is `host:NAME`, `server:ID`, `log:ID` or `ops`; a reader
-keeps the version it last drew and redraws when it differs. The store never knows who reads.
+`apply` is called from one thread (the event loop). A topic is `host:NAME`, `server:ID`, `log:ID`, `ops` or `stalls`; a
+reader keeps the version it last drew and redraws when it differs. The store never knows who reads.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tokpit.domain.records import (
     Record,
     Sample,
     ServersRecord,
+    Stall,
     Value,
 )
 from tokpit.domain.server import ServerInfo
@@ -149,6 +150,7 @@ class LiveStore:
         self.hosts: dict[str, HostState] = {}
         self.servers: dict[str, ServerState] = {}
         self.operations: dict[str, Operation] = {}
+        self.stalls: deque[Stall] = deque(maxlen=50)
         self._points, self._lines = points, lines
         self._versions: dict[str, int] = {}
 
@@ -219,6 +221,9 @@ class LiveStore:
             case Operation():
                 self.operations[record.id] = record
                 self._bump("ops")
+            case Stall():
+                self.stalls.append(record)
+                self._bump("stalls")
 
     def _servers(self, record: ServersRecord) -> None:
         host = self.host(record.host)

@@ -12,9 +12,10 @@ from textual.widgets import DataTable, Static
 
 from tokpit.domain.run import Level, Run
 from tokpit.errors import TokpitError
+from tokpit.insight.changes import differences
 from tokpit.ui import figures
 from tokpit.ui.actions import bindings_for
-from tokpit.ui.compare import differences, level_pairs
+from tokpit.ui.compare import level_pairs
 from tokpit.ui.screens.base import PumpedScreen, open_history, tell
 from tokpit.ui.text import Row, Span, content, crop, fit, safe
 from tokpit.ui.view import View, model_name

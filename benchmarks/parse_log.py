@@ -153,8 +153,8 @@ def main() -> None:
             other = peer(path) if engine == "sglang" else ""
             ours = statistics(path, engine) if other else 0
         print(
-            f"{engine:9} {parsed:10,.0f} lines/s parsed, {prefixed:10,.0f} behind docker's stamps, {sampled:10,.0f} with samples,"
-            f" plain loop {plain:12,.0f}"
+            f"{engine:9} {parsed:10,.0f} lines/s parsed, {prefixed:10,.0f} behind docker's stamps,"
+            f" {sampled:10,.0f} with samples, plain loop {plain:12,.0f}"
             f" (1/{plain / parsed:.0f})"
         )
         if other:

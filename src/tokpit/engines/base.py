@@ -232,6 +232,10 @@ class Engine(Protocol):
         """One Prometheus page in canonical tags. Raises ValueError where the text is no such page."""
         ...
 
+    def loads(self, page: object) -> dict[str, float]:
+        """Values in the JSON of `http.loads`, in tags of domain.metrics; empty where it has no such page."""
+        ...
+
     def findings(self, records: Sequence[LogRecord], silent_s: float | None = None) -> Sequence[Verdict]:
         """What a log says of a start or server that has not failed, none of it fatal: stuck, slow, over-committed.
 

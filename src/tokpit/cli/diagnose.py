@@ -9,6 +9,7 @@ import msgspec
 
 from tokpit.cli.context import Options
 from tokpit.cli.output import to_json
+from tokpit.cli.reading import reading
 from tokpit.domain.text import sanitize
 from tokpit.errors import UsageError
 
@@ -59,9 +60,11 @@ def diagnose(options: Options, /, as_json: bool, save: bool, **values: object) -
     if sources == Sources(engine=sources.engine):
         raise UsageError("nothing to diagnose", hint="give a TARGET, or --log, --sweep, --run or --fact")
     if sources.offline:
-        found = diagnose_files(sources)
+        with reading() as tell:
+            found = diagnose_files(sources, tell)
     else:
-        found = options.run(lambda session: diagnose_all(session, sources))
+        with reading() as tell:
+            found = options.run(lambda session: diagnose_all(session, sources, tell))
     if save:
         from tokpit.ops.incident import save_incident
 

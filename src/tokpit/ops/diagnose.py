@@ -82,11 +82,11 @@ class Gathered:
         self.known_tps: float | None = None
 
 
-def read_files(sources: Sources) -> Gathered:
-    """Read every file and fact. Raises UsageError for one that cannot be read."""
+def read_files(sources: Sources, tell: files.Tell | None = None) -> Gathered:
+    """Read every file and fact; `tell` hears how far a log is read. Raises UsageError for one that cannot be read."""
     got = Gathered()
     for path in sources.logs:
-        digest, verdict = files.read_log_file(path, sources.engine)
+        digest, verdict = files.read_log_file(path, sources.engine, tell)
         got.logs.append(digest)
         if verdict is not None:
             got.verdicts.append(verdict)
@@ -147,14 +147,14 @@ def judge(got: Gathered) -> Diagnosis:
     )
 
 
-def diagnose_files(sources: Sources) -> Diagnosis:
+def diagnose_files(sources: Sources, tell: files.Tell | None = None) -> Diagnosis:
     """A diagnosis without host and history. Raises UsageError."""
-    return judge(read_files(sources))
+    return judge(read_files(sources, tell))
 
 
-async def diagnose_all(session: Session, sources: Sources) -> Diagnosis:
+async def diagnose_all(session: Session, sources: Sources, tell: files.Tell | None = None) -> Diagnosis:
     """A diagnosis with stored runs and a live server. Raises UsageError, StoreError, TargetError, HostError."""
-    got = read_files(sources)
+    got = read_files(sources, tell)
     if sources.runs:
         from tokpit.ops.sweep_advice import curve_points, facts_of
 

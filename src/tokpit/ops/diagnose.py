@@ -25,6 +25,7 @@ from tokpit.insight.gpus import lookup
 from tokpit.insight.points import Point
 from tokpit.insight.rules.plateau import flagged
 from tokpit.insight.series import series_of
+from tokpit.insight.solver import Reach, reach_all, reach_one
 from tokpit.ops import diagnose_files as files
 from tokpit.ops.diagnose_gpu import GpuTexts
 from tokpit.ops.own_gpus import own_bandwidths
@@ -47,6 +48,10 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of stored runs; the first is judged, the others are compared with it."""
     target: str | None = None
     engine: str | None = None
+    reach: float | None = None
+    """Rate of one stream to say what it takes, tok/s."""
+    reach_total: float | None = None
+    """The same of all streams together."""
 
     @property
     def offline(self) -> bool:
@@ -62,6 +67,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     sweep: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     """What could not be used."""
+    reach: tuple[Reach, ...] = ()
+    """What the rates that were asked for take."""
+    curve: Curve | None = None
     series: dict[str, tuple[tuple[float, float], ...]] = {}
     """How a log's figures went: (seconds since its first line, value) by name, thinned."""
 
@@ -143,13 +151,14 @@ def judge(got: Gathered) -> Diagnosis:
         facts=evidence.facts,
         sweep=_summary(evidence) if evidence.curve is not None else None,
         notes=tuple(got.notes),
+        curve=evidence.curve,
         series=series_of(got.logs[-1]) if got.logs else {},
     )
 
 
 def diagnose_files(sources: Sources, tell: files.Tell | None = None) -> Diagnosis:
     """A diagnosis without host and history. Raises UsageError."""
-    return judge(read_files(sources, tell))
+    return reached(judge(read_files(sources, tell)), sources)
 
 
 async def diagnose_all(session: Session, sources: Sources, tell: files.Tell | None = None) -> Diagnosis:
@@ -168,7 +177,20 @@ async def diagnose_all(session: Session, sources: Sources, tell: files.Tell | No
         from tokpit.ops.diagnose_live import read_live
 
         await read_live(session, sources.target, got)
-    return judge(got)
+    return reached(judge(got), sources)
+
+
+def reached(found: Diagnosis, sources: Sources) -> Diagnosis:
+    """The diagnosis with what the rates asked for would take. Raises UsageError for a rate that is none."""
+    asked = (sources.reach, sources.reach_total)
+    if any(rate is not None and not rate > 0 for rate in asked):
+        raise UsageError("a rate to reach must be over 0 tok/s")
+    ways = []
+    if sources.reach is not None:
+        ways.append(reach_one(found.facts, sources.reach))
+    if sources.reach_total is not None:
+        ways.append(reach_all(found.facts, found.curve, sources.reach_total))
+    return msgspec.structs.replace(found, reach=tuple(ways))
 
 
 RESERVE_GB = HICACHE_RESERVE_BYTES / 1e9

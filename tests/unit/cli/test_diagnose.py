@@ -154,24 +154,25 @@ def test_a_terminal_sees_how_far_a_long_log_is_read(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     argv = [sys.executable, "-m", "tokpit", "diagnose", "--log", str(pipe)]
     source = str(Path(tokpit_package.__file__).parents[1])
-    child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "PYTHONPATH": source})
-    os.close(theirs)
     seen = b""
     block = "".join(decode(i, 2, 120) + "\n" for i in range(200)).encode()
-    with pipe.open("wb", buffering=0) as out:
-        os.set_blocking(ours, False)
-        while b"reading server.log" not in seen:
-            out.write(block)
-            try:
-                seen += os.read(ours, 4096)
-            except BlockingIOError:
-                pass
-    assert child.stdout is not None
-    told = child.stdout.read().decode()
-    assert child.wait() == 0
+    env = {**os.environ, "PYTHONPATH": source}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=theirs, env=env) as child:
+        os.close(theirs)
+        with pipe.open("wb", buffering=0) as out:
+            os.set_blocking(ours, False)
+            while b"reading server.log" not in seen:
+                out.write(block)
+                try:
+                    seen += os.read(ours, 4096)
+                except BlockingIOError:
+                    pass
+        assert child.stdout is not None
+        told = child.stdout.read().decode()
+    os.close(ours)
+    assert child.returncode == 0
     assert "MB/s" in seen.decode()
     assert "no finding" in told
-    os.close(ours)
 
 
 def test_a_log_is_read_as_a_stream_and_only_the_newest_rows_are_kept() -> None:

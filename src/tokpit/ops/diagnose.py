@@ -195,7 +195,12 @@ def reached(found: Diagnosis, sources: Sources) -> Diagnosis:
 
 RESERVE_GB = HICACHE_RESERVE_BYTES / 1e9
 _ENV = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
-_TOLD = frozenset({"GPU_POWER_CAPPED", "GPU_THROTTLED_PAST", "GPU_MIG", "GPU_UNIFIED", "GPU_NO_DATA"})
+_TOLD = frozenset(
+    {
+        *("GPU_POWER_CAPPED", "GPU_THROTTLED_PAST", "GPU_MIG", "GPU_UNIFIED", "GPU_NO_DATA"),
+        "GPU_SENSOR_IMPLAUSIBLE",
+    }
+)
 
 
 def _slot_choices() -> tuple[float, ...]:

@@ -19,10 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parents[1] / "tests"
-sys.path.insert(0, str(TESTS.parent / "src"))
-sys.path.insert(0, str(TESTS / "real"))
-sys.path.insert(0, str(TESTS))
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "real"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import real_install
 from real_line import Tokpit, free_port, options

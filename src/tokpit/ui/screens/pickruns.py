@@ -30,7 +30,8 @@ class PickRuns(ModalScreen["tuple[str, ...] | None"]):
         border: round $primary; padding: 1 2; }
     PickRuns .title { text-style: bold; }
     PickRuns .hint { color: $text-muted; margin-top: 1; }
-    PickRuns OptionList { height: auto; max-height: 16; border: none; padding: 0; background: $surface; }
+    PickRuns OptionList { height: auto; max-height: 16; border: none; padding: 0; background: $surface;
+        text-wrap: nowrap; text-overflow: ellipsis; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", show=False),
@@ -52,7 +53,7 @@ class PickRuns(ModalScreen["tuple[str, ...] | None"]):
             yield Static(content(f"space picks (up to {self._most}) · enter takes · esc leaves"), classes="hint")
 
     def _row(self, run: Run) -> Content:
-        return content(f"{PICKED if run.id in self._order else ' '} {run_line(run)}")
+        return content(f"{PICKED if run.id in self._order else '·'} {run_line(run)}")
 
     def action_pick(self) -> None:
         """Pick the run under the cursor, or unpick it; one too many takes the place of the first."""

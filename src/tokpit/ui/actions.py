@@ -77,6 +77,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("speed(-1)", "less_than_sign", "slower", "a recording plays slower", _TIMED, 11, "<", "time"),
     Action("speed(1)", "greater_than_sign", "quicker", "a recording plays quicker", _TIMED, 11, ">", "time"),
     Action("save_last", "w", "save", "save the last minutes as a recording", _TIMED, 6, "w", "time"),
+    Action("acknowledge", "A", "acknowledge", "alarms of the selected server are known", ("cockpit",), 8,
+           group="servers"),
     Action("record", "ctrl+r", "record", "record from now on into a file; again: end it", _TIMED, 8, "^r", "time"),
     Action("follow", "f", "follow", "go to the end of the log and stay there", ("cockpit",), 4, "f", "log"),
     Action("level", "v", "level", "log shows all but polls, everything, warnings, errors", ("cockpit",), 4, "v", "log"),
@@ -145,7 +147,19 @@ def written(key: str) -> str:
 
 def bindings_for(screen: str) -> list[BindingType]:
     """Textual bindings of a screen. Keys of the whole application are bound on every screen too."""
-    app_wide = {"next_theme", "command_palette", "jump", "help", "quit", "history", "go", "tour", "save_last", "record"}
+    app_wide = {
+        "next_theme",
+        "command_palette",
+        "jump",
+        "help",
+        "quit",
+        "history",
+        "go",
+        "tour",
+        "save_last",
+        "record",
+        "acknowledge",
+    }
     return [
         Binding(
             a.key,

@@ -107,6 +107,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("command_palette", "ctrl+p", "palette", "everything by name", _ALL, 3, "^p"),
     Action("jump", "colon", "jump", "everything by name", _OPEN, 10, ":"),
     Action("tour", "T", "tour", "the first five things to know", ("cockpit",), 10),
+    Action("suspend_process", "ctrl+z", "suspend", "back to the shell for a while; `fg` returns", _ALL, 12, "^z"),
     Action("help", "question_mark", "help", "keys of this screen",
            ("cockpit", "history", "check", "diagnose", "fleet"), 0, "?"),
     Action("quit", "q", "quit", "leave; servers and launches live on", ("cockpit", "fleet"), 0, "q"),
@@ -114,8 +115,15 @@ ACTIONS: tuple[Action, ...] = (
 
 
 SCREENS = tuple(dict.fromkeys(screen for action in ACTIONS for screen in action.screens))
-UNTYPED = frozenset({"ctrl+s", "ctrl+y", "escape", "ctrl+r"})
+UNTYPED = frozenset({"ctrl+s", "ctrl+y", "escape", "ctrl+r", "ctrl+z"})
 """Keys that work while a field is being typed into."""
+
+
+APP_WIDE = frozenset({
+    "next_theme", "command_palette", "jump", "help", "quit", "history", "go", "tour", "save_last", "record",
+    "acknowledge", "suspend_process",
+})  # fmt: skip
+"""Actions of the application, bound on every screen that has them."""
 
 
 def actions_for(screen: str, keys: Mapping[str, str] | None = None) -> list[Action]:
@@ -147,23 +155,10 @@ def written(key: str) -> str:
 
 def bindings_for(screen: str) -> list[BindingType]:
     """Textual bindings of a screen. Keys of the whole application are bound on every screen too."""
-    app_wide = {
-        "next_theme",
-        "command_palette",
-        "jump",
-        "help",
-        "quit",
-        "history",
-        "go",
-        "tour",
-        "save_last",
-        "record",
-        "acknowledge",
-    }
     return [
         Binding(
             a.key,
-            f"app.{a.id}" if a.id.partition("(")[0] in app_wide else a.id,
+            f"app.{a.id}" if a.id.partition("(")[0] in APP_WIDE else a.id,
             a.label,
             show=False,
             id=binding_id(screen, a),

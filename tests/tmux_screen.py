@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ class Terminal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._socket = str(folder / "tmux.sock")
+        self._socket = str(folder / f"tmux-{secrets.token_hex(4)}.sock")
         self.env = {
             "PYTHONPATH": str(ROOT / "src"),
             "TOKPIT_STATE_DIR": str(folder / "state"),

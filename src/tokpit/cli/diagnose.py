@@ -8,22 +8,13 @@ import click
 import msgspec
 
 from tokpit.cli.context import Options
+from tokpit.cli.fact_option import pairs
 from tokpit.cli.output import to_json
 from tokpit.domain.text import sanitize
 from tokpit.errors import UsageError
 
 if TYPE_CHECKING:
     from tokpit.ops.diagnose import Diagnosis
-
-
-def _facts(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    pairs = []
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"a fact is KEY=VALUE, not {value!r}", hint="for example --fact max_running_requests=9")
-        pairs.append((name.strip(), text.strip().strip("'\"")))
-    return tuple(pairs)
 
 
 _FILE = click.Path(dir_okay=False, allow_dash=True)
@@ -40,7 +31,7 @@ _FILE = click.Path(dir_okay=False, allow_dash=True)
 @click.option("--gpu", "gpus", multiple=True, type=_FILE, help="What nvidia-smi, rocm-smi or the kernel log printed.")
 @click.option("--metrics", multiple=True, type=_FILE, help="Metrics page; two are taken as begin and end.")
 @click.option(
-    "--fact", "facts", multiple=True, callback=_facts, metavar="KEY=VALUE", help="Something you know. Repeatable."
+    "--fact", "facts", multiple=True, callback=pairs, metavar="KEY=VALUE", help="Something you know. Repeatable."
 )
 @click.option("--engine", help="Engine that wrote the logs (default: found from their lines).")
 @click.option("--save", is_flag=True, help="Keep it in the history as an incident, for: tokpit report.")

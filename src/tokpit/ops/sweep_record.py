@@ -30,7 +30,7 @@ def frozen_context(
         "plan": {**workload, "dataset": asked.dataset, "repeat": asked.repeat, "flush": asked.flush},
         "from": where,
         "from_reason": why,
-        "client": f"tokpit {__version__}, load generated {_WHERE[where]}",
+        "client": f"tokpit {__version__}, load generated {_WHERE.get(where, f'on the {where}')}",
         "by": getpass.getuser(),
     }
     if note:

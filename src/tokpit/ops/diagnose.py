@@ -18,7 +18,7 @@ from tokpit.errors import UsageError
 from tokpit.insight.curve import Curve, latency_of
 from tokpit.insight.diagnose import diagnose
 from tokpit.insight.digest import Digest
-from tokpit.insight.evidence import Evidence, Setup, Trial
+from tokpit.insight.evidence import Earlier, Evidence, Setup, Trial
 from tokpit.insight.facts import Facts, merged, nearest, parse_facts
 from tokpit.insight.gather import gather
 from tokpit.insight.gpus import lookup
@@ -83,6 +83,7 @@ class Gathered:
         self.verdicts: list[Verdict] = []
         self.trials: list[Trial] = []
         self.setups: list[Setup] = []
+        self.earlier: list[Earlier] = []
         self.gpus: list[GpuSample] = []
         self.problems: list[Problem] = []
         self.facts = Facts()
@@ -145,7 +146,7 @@ def judge(got: Gathered) -> Diagnosis:
         answers=_answers(known) if known.hicache_total_gb is None else (),
         slot_choices=_slot_choices() if sglang else None,
     )
-    evidence = msgspec.structs.replace(evidence, known_tps=got.known_tps)
+    evidence = msgspec.structs.replace(evidence, known_tps=got.known_tps, earlier=tuple(got.earlier))
     return Diagnosis(
         findings=diagnose(evidence),
         facts=evidence.facts,

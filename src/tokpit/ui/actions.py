@@ -92,6 +92,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("start_sweep", "ctrl+s", "start", "start the sweep", ("sweep",), 1, "^s"),
     Action("measure", "m", "measure", "chart shows throughput, speed of one stream, TTFT, E2E",
            ("sweep", "history"), 2),
+    Action("overlay", "o", "overlay", "pick earlier runs to lie behind the chart", ("sweep",), 3),
     Action("stop_or_leave", "escape", "stop / back", "stop at once and keep what was measured; then go back",
            ("sweep",), 1, "esc"),
     Action("leave", "escape", "back", "go back; a launch under way goes on",

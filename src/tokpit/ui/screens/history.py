@@ -15,6 +15,7 @@ from tokpit.errors import TokpitError
 from tokpit.ui import figures
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.screens.base import PumpedScreen, open_history, tell
+from tokpit.ui.screens.pickruns import PICKED
 from tokpit.ui.text import Row, content, crop, fit, safe
 from tokpit.ui.view import View, model_name
 from tokpit.ui.widgets.compare import ComparePanel
@@ -23,7 +24,6 @@ from tokpit.ui.widgets.levels import COLUMNS, LevelsChart, level_text
 from tokpit.ui.widgets.panel import Panel
 
 LIMIT = 200
-PICKED = "◆"
 _STATUS = {"done": "good", "failed": "bad", "stopped": "warn", "running": "accent"}
 
 

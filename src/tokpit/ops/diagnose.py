@@ -19,7 +19,7 @@ from tokpit.errors import UsageError
 from tokpit.insight.curve import Curve, latency_of
 from tokpit.insight.diagnose import diagnose
 from tokpit.insight.digest import Digest
-from tokpit.insight.evidence import Evidence, Setup, Trial
+from tokpit.insight.evidence import Earlier, Evidence, Setup, Trial
 from tokpit.insight.facts import Facts, merged, nearest, parse_facts
 from tokpit.insight.gather import gather
 from tokpit.insight.gpus import lookup
@@ -84,6 +84,7 @@ class Gathered:
         self.verdicts: list[Verdict] = []
         self.trials: list[Trial] = []
         self.setups: list[Setup] = []
+        self.earlier: list[Earlier] = []
         self.gpus: list[GpuSample] = []
         self.problems: list[Problem] = []
         self.facts = Facts()
@@ -149,7 +150,9 @@ def judge(got: Gathered) -> Diagnosis:
         slot_choices=None if slots is None else tuple(map(float, slots)),
     )
     patience = next((e.http.health_variable for e in _asked(known) if e.http.health_variable), "")
-    evidence = msgspec.structs.replace(evidence, known_tps=got.known_tps, health_variable=patience)
+    evidence = msgspec.structs.replace(
+        evidence, known_tps=got.known_tps, earlier=tuple(got.earlier), health_variable=patience
+    )
     return Diagnosis(
         findings=diagnose(evidence),
         facts=evidence.facts,

@@ -27,6 +27,8 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "adopt": ("adopt", "Record a server that somebody else started."),
     "check": ("check", "Look whether a server is sane: answers, flags, speed, log."),
     "sweep": ("sweep", "Measure throughput and latency at several concurrency levels."),
+    "tune": ("tune", "Find the best settings of a server; it is put back at the end."),
+    "ab": ("ab", "Compare a server with the same under other settings, in alternating blocks."),
     "runs": ("runs", "List stored runs, or show one."),
     "audit": ("audit", "List what tokpit did that changed a host."),
     "diagnose": ("diagnose", "Say what logs, sweeps and facts mean, with the arithmetic."),

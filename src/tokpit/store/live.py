@@ -27,6 +27,7 @@ from tokpit.domain.records import (
     Value,
 )
 from tokpit.domain.server import ServerInfo
+from tokpit.domain.tuning import Tuning
 
 
 class Series:
@@ -149,6 +150,8 @@ class LiveStore:
         self.hosts: dict[str, HostState] = {}
         self.servers: dict[str, ServerState] = {}
         self.operations: dict[str, Operation] = {}
+        self.tunings: dict[str, Tuning] = {}
+        """Experiments by id; topic `tune`."""
         self._points, self._lines = points, lines
         self._versions: dict[str, int] = {}
 
@@ -180,6 +183,11 @@ class LiveStore:
             host.server_ids = (*host.server_ids, info.id)
         self._bump(f"host:{info.host}", f"server:{info.id}")
         return state
+
+    def tune(self, snapshot: Tuning) -> None:
+        """Take in how an experiment stands."""
+        self.tunings[snapshot.id] = snapshot
+        self._bump("tune")
 
     def apply(self, record: Record) -> None:
         """Take one record in. Records for servers that are not known are dropped."""

@@ -23,6 +23,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[int, ...]
     first: bool = False
     """It is the server as it ran."""
+    cut: bool = False
+    """Its levels were cut short: its value is that of the lower ones."""
 
 
 def standings(trials: Iterable[Trial], knowledge: Knowledge) -> list[Standing]:
@@ -33,7 +35,7 @@ def standings(trials: Iterable[Trial], knowledge: Knowledge) -> list[Standing]:
             groups.setdefault(key_of(trial.choice), []).append(trial)
     found = []
     for group in groups.values():
-        whole = [t for t in group if t.status == "measured"] or group
+        whole = [t for t in group if t.status == "measured"] or group[-1:]
         points = pooled(p for t in whole for p in t.points)
         value = score(points, knowledge.objective, knowledge.error_rate, knowledge.first)
         if value.value is None:
@@ -45,6 +47,7 @@ def standings(trials: Iterable[Trial], knowledge: Knowledge) -> list[Standing]:
                 points=points,
                 trials=tuple(t.number for t in group),
                 first=any(t.role in {"first", "last"} for t in group),
+                cut=whole[0].status == "cut",
             )
         )
     return sorted(found, key=lambda s: -(s.score.value or 0.0))
@@ -55,7 +58,7 @@ def ahead(found: Sequence[Standing], knowledge: Knowledge, noise: float) -> Stan
     if not found:
         return None
     best = found[0]
-    tied = [s for s in found if ties(s.score, best.score, noise)]
+    tied = [s for s in found if s is best or (not s.cut and ties(s.score, best.score, noise))]
     # The server as it ran goes first among equals: a change that brings nothing is not made.
     return max(tied, key=lambda s: (capability(knowledge.settings(s.choice), knowledge.cap(s.choice).value), s.first))
 
@@ -83,9 +86,7 @@ def front(found: Sequence[Standing]) -> tuple[int, ...]:
     places = [(s, p.tps, p.stream_tps or p.tps / p.concurrency) for s in found if (p := best_point(s.points))]
     kept = []
     for standing, tps, stream in places:
-        beaten = any(
-            (t >= tps and x >= stream) and (t > tps or x > stream) for s, t, x in places if s is not standing
-        )
+        beaten = any((t >= tps and x >= stream) and (t > tps or x > stream) for s, t, x in places if s is not standing)
         if not beaten:
             kept.append(standing.trials[0])
     return tuple(kept)

@@ -80,7 +80,11 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
 
     def sweep_args(self) -> dict[str, Any]:
         """The arguments of `sweep.start` for one measurement, without its target."""
-        return {"levels": DEFAULT_LEVELS, **self.workload, **({"slo": self.objective.slo} if self.objective.slo else {})}
+        return {
+            "levels": DEFAULT_LEVELS,
+            **self.workload,
+            **({"slo": self.objective.slo} if self.objective.slo else {}),
+        }
 
     @property
     def title(self) -> str:

@@ -65,8 +65,7 @@ class Knowledge:
         return settings_of(self.base, choice)
 
     def cap(self, choice: Choice) -> Cap:
-        """Most requests that it runs at once: by its flags, and by what ran in candidates that ask for no more memory.
-        """
+        """Most requests that it runs at once: by its flags, and by candidates that ask for no more memory."""
         key = key_of(choice)
         if key not in self._caps:
             self._caps[key] = self._cap_of(self.settings(choice))
@@ -172,9 +171,7 @@ class Knowledge:
 
     # --- inside
 
-    def _value(
-        self, choice: Choice, rate: Callable[[int, int, int], float | None]
-    ) -> tuple[float, str] | None:
+    def _value(self, choice: Choice, rate: Callable[[int, int, int], float | None]) -> tuple[float, str] | None:
         drafts, ranks = self.drafts(choice), self.ranks(choice)
         points: list[CurvePoint] = []
         for level in self.levels:
@@ -237,14 +234,18 @@ class Knowledge:
             words.append("prompts of this workload share nothing, so a host cache is not read")
         if len(host) < len(differs):
             cap = self.cap(choice)
-            words.append(f"{cap.value} requests run at once with either" + (f" ({cap.arithmetic})" if cap.arithmetic else ""))
+            words.append(
+                f"{cap.value} requests run at once with either" + (f" ({cap.arithmetic})" if cap.arithmetic else "")
+            )
         return f"{words_of(stand_in)} stands for it: {'; '.join(words)}"
 
     def _fails_too(self, choice: Choice, trial: Trial) -> bool:
         if trial.code.startswith(_HOST_CODES):
             host = [name for name in choice if name in HOST_CACHE]
-            return bool(host) and all(_number(choice[n]) >= _number(trial.choice[n]) for n in host) and all(
-                choice[n] == trial.choice[n] for n in choice if n == "tp"
+            return (
+                bool(host)
+                and all(_number(choice[n]) >= _number(trial.choice[n]) for n in host)
+                and all(choice[n] == trial.choice[n] for n in choice if n == "tp")
             )
         return trial.code.startswith(_GPU_CODES) and self._asks_as_much(choice, trial.choice)
 

@@ -60,7 +60,10 @@ def point_of(level: Level) -> CurvePoint:
 
 
 def pooled(points: Iterable[CurvePoint]) -> tuple[CurvePoint, ...]:
-    """Repeated levels as one point each: the mean of the rates, with the interval of the mean. By concurrency."""
+    """Repeated levels as one point each, by concurrency: the mean of the rates and the half width of its interval.
+
+    That is the wider of what the levels' own intervals leave and what the repeats show between them.
+    """
     from tokpit.load.stats import t95
 
     groups: dict[int, list[CurvePoint]] = {}
@@ -72,9 +75,13 @@ def pooled(points: Iterable[CurvePoint]) -> tuple[CurvePoint, ...]:
         last = good[-1]
         if len(good) > 1:
             rates = [p.tps for p in good]
-            mean = math.fsum(rates) / len(rates)
-            spread = math.sqrt(math.fsum((r - mean) ** 2 for r in rates) / (len(rates) - 1))
-            last = msgspec.structs.replace(last, tps=mean, half=t95(len(rates) - 1) * spread / math.sqrt(len(rates)))
+            n = len(rates)
+            mean = math.fsum(rates) / n
+            spread = math.sqrt(math.fsum((r - mean) ** 2 for r in rates) / (n - 1))
+            # Student's t of two values (12.7) says nothing: of two, half their distance stands in.
+            between = t95(n - 1) * spread / math.sqrt(n) if n > 2 else abs(rates[0] - rates[1]) / 2
+            within = math.sqrt(math.fsum(half_of(p) ** 2 for p in good)) / n
+            last = msgspec.structs.replace(last, tps=mean, half=max(between, within))
         found.append(last)
     return tuple(found)
 

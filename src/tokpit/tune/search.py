@@ -91,14 +91,12 @@ class Search:
         self._out.pop(key, None)
         if trial.status == "failed":
             self._reopen(trial)
-        value = score(
-            trial.points, self.knowledge.objective, self.knowledge.error_rate, self.knowledge.first
-        ).value
+        value = score(trial.points, self.knowledge.objective, self.knowledge.error_rate, self.knowledge.first).value
         if self._suggest is not None:
             known = [t.value for t in self.trials if t.value is not None]
             self._suggest.tell(trial.choice, value if value is not None else 0.5 * min(known, default=0.0))
         now = self.best()
-        better = now is not None and (before is None or not ties(now, before, self._noise) and now.high > before.high)
+        better = now is not None and (before is None or (not ties(now, before, self._noise) and now.high > before.high))
         if trial.role == "search":
             self._since_better = 0 if better else self._since_better + 1
 

@@ -55,7 +55,7 @@ class _Optuna:
             warnings.simplefilter("ignore")  # "multivariate" is marked experimental
             sampler = package.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=3)
         self._study = package.create_study(direction="maximize", sampler=sampler)
-        self._distributions = {
+        self._distributions: dict[str, Any] = {
             axis.name: package.distributions.IntDistribution(0, len(axis.values) - 1)
             if all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in axis.values)
             else package.distributions.CategoricalDistribution(tuple(range(len(axis.values))))
@@ -82,7 +82,9 @@ class _Optuna:
 
     def tell(self, choice: Choice, value: float) -> None:
         """See Suggest."""
-        params = {axis.name: axis.values.index(choice[axis.name]) for axis in self._axes if choice[axis.name] in axis.values}
+        params = {
+            axis.name: axis.values.index(choice[axis.name]) for axis in self._axes if choice[axis.name] in axis.values
+        }
         if len(params) < len(self._axes):
             return  # the first server may have a value that is not varied
         self._study.add_trial(

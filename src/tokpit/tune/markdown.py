@@ -86,10 +86,12 @@ def verdict(tuning: Tuning, told: Told) -> list[str]:
         gain = ""
         if first is not None and first.score.value and told.winner.score.value:
             gain = f", {(told.winner.score.value / first.score.value - 1) * 100:+.1f} % against the server as it ran"
+            if ties(told.winner.score, first.score, told.noise):
+                gain += " (no difference beyond the noise: it is named because it can take more)"
         lines.append(f"**{words_of(told.winner.choice)}**: {_value(told.winner, tuning)}{gain}.")
         lines += ["", *(f"- `{change}`" for change in told.changes)]
         lines += ["", "```", told.winner_line, "```"]
-        equal = [s for s in told.found if s is not told.winner and ties(s.score, told.winner.score, told.noise)]
+        equal = [s for s in told.found if s.choice != told.winner.choice and not s.cut and ties(s.score, told.winner.score, told.noise)]
         if equal:
             lines += [
                 "",

@@ -17,6 +17,8 @@ ALIASES = {"mtp_steps": "spec_steps", "context": "context_len", "kv_offload_gb":
 """Names that people use for canonical settings."""
 LIVE = ("temperature", "top_p")
 """What is varied without a restart: sampling of the requests. Concurrency is varied by the levels of each sweep."""
+ZERO_IS_OFF = frozenset({"spec_steps", "hicache_gb"})
+"""Settings whose 0 takes the flags away."""
 MOST = 20_000
 """Candidates: beyond it a person has to say which values matter."""
 _TYPES = get_type_hints(Settings)
@@ -142,7 +144,9 @@ def _typed(given: str, name: str, word: object) -> Value:
         return word if isinstance(word, (bool, int, float)) else str(word)
     kinds = (float,) if name in LIVE else tuple(k for k in get_args(_TYPES[name]) if k is not type(None))
     if isinstance(word, str) and word.lower() in _OFF and str not in kinds:
-        return None
+        if bool in kinds and word.lower() == "off":
+            return False
+        return 0 if name in ZERO_IS_OFF and word.lower() == "off" else None
     try:
         value: Value
         if bool in kinds:
@@ -220,7 +224,7 @@ def choice_of(settings: Settings, space: Space) -> Choice:
             found[axis.name] = _flag_value(settings.raw, axis)
             continue
         value = getattr(settings, axis.name)
-        off = axis.name in {"spec_steps", "hicache_gb"} and not value
+        off = axis.name in ZERO_IS_OFF and not value
         found[axis.name] = next((v for v in axis.values if v == 0), None) if off else value
     return found
 

@@ -2,6 +2,9 @@
 
 Use `with Sshd.start(folder) as server:` and `server.spec("name")`, or the fixtures in tests/unit/transport/conftest.py.
 Works as root and as a plain user (who can then log in as himself only). `SSHD_MISSING` is the reason to skip, or "".
+
+With `account=Account(...)` the daemon sees one more account, with a login shell or a password of its own, through
+nss_wrapper (cwrap.org): no account of the machine is touched. `ACCOUNTS_MISSING` is the reason to skip, or "".
 """
 
 from __future__ import annotations
@@ -40,6 +43,40 @@ def _missing() -> str:
 SSHD_MISSING = _missing()
 
 
+def _wrapper() -> Path | None:
+    return next((path for top in ("/usr/lib", "/usr/lib64") for path in Path(top).glob("**/libnss_wrapper.so")), None)
+
+
+NSS_WRAPPER = _wrapper()
+ACCOUNTS_MISSING = SSHD_MISSING or (
+    "" if NSS_WRAPPER else "no nss_wrapper on this machine (Debian: apt-get install libnss-wrapper)"
+)
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account that only the daemon of a test knows. `password_hash`: as `openssl passwd -6` prints it."""
+
+    name: str = "ops"
+    shell: str = "/bin/sh"
+    password_hash: str = "*"
+
+    def environment(self, folder: Path, home: Path) -> dict[str, str]:
+        """What makes a daemon see the account; its uid is that of the tests."""
+        assert NSS_WRAPPER is not None, ACCOUNTS_MISSING
+        mine = f"{os.getuid()}:{os.getgid()}"
+        (folder / "passwd").write_text(
+            f"{self.name}:{self.password_hash}:{mine}::{home}:{self.shell}\n"
+            "sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n"
+        )
+        (folder / "group").write_text(f"{self.name}:x:{os.getgid()}:\nnogroup:x:65534:\n")
+        return {
+            "LD_PRELOAD": str(NSS_WRAPPER),
+            "NSS_WRAPPER_PASSWD": str(folder / "passwd"),
+            "NSS_WRAPPER_GROUP": str(folder / "group"),
+        }
+
+
 def free_port() -> int:
     """A loopback port that is free right now."""
     with socket.socket() as sock:
@@ -67,12 +104,19 @@ class Sshd:
     known_hosts: Path
     log_path: Path
     options: Mapping[str, str] = field(default_factory=dict)
+    account: Account | None = None
     process: subprocess.Popen[bytes] | None = None
 
     @classmethod
     @contextlib.contextmanager
     def start(
-        cls, folder: Path, *, user_key: Path | None = None, port: int | None = None, **options: str
+        cls,
+        folder: Path,
+        *,
+        user_key: Path | None = None,
+        port: int | None = None,
+        account: Account | None = None,
+        **options: str,
     ) -> Iterator[Sshd]:
         """Run a server in `folder`; `options` are lines of sshd_config, e.g. MaxSessions="2"."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,12 +125,13 @@ class Sshd:
         server = cls(
             folder=folder,
             port=port or free_port(),
-            user=getpass.getuser(),
+            user=account.name if account else getpass.getuser(),
             user_key=user_key or make_key(folder / "user_ed25519"),
             host_key=make_key(folder / "host_ed25519"),
             known_hosts=folder / "known_hosts",
             log_path=folder / "sshd.log",
             options=options,
+            account=account,
         )
         server.write_known_hosts()
         server.launch()
@@ -97,7 +142,7 @@ class Sshd:
 
     @property
     def home(self) -> Path:
-        """HOME of remote commands: empty, so that no rc file of the machine is read."""
+        """HOME of remote commands: empty at first, so that no rc file of the machine is read."""
         return self.folder / "home"
 
     def host_key_line(self, name: str | None = None) -> str:
@@ -136,7 +181,10 @@ class Sshd:
         config = self.folder / "sshd_config"
         config.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
         with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen([sshd, "-D", "-e", "-f", str(config)], stdout=log, stderr=log)
+            env = self.account.environment(self.folder, self.home) if self.account else {}
+            self.process = subprocess.Popen(
+                [sshd, "-D", "-e", "-f", str(config)], stdout=log, stderr=log, env={**os.environ, **env}
+            )
         deadline = time.monotonic() + 10
         while True:
             if self.process.poll() is not None:

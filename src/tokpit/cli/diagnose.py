@@ -8,22 +8,13 @@ import click
 import msgspec
 
 from tokpit.cli.context import Options
+from tokpit.cli.fact_option import pairs
 from tokpit.cli.output import to_json
 from tokpit.domain.text import sanitize
 from tokpit.errors import UsageError
 
 if TYPE_CHECKING:
     from tokpit.ops.diagnose import Diagnosis
-
-
-def _facts(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    pairs = []
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"a fact is KEY=VALUE, not {value!r}", hint="for example --fact max_running_requests=9")
-        pairs.append((name.strip(), text.strip().strip("'\"")))
-    return tuple(pairs)
 
 
 _FILE = click.Path(dir_okay=False, allow_dash=True)
@@ -40,12 +31,13 @@ _FILE = click.Path(dir_okay=False, allow_dash=True)
 @click.option("--gpu", "gpus", multiple=True, type=_FILE, help="What nvidia-smi, rocm-smi or the kernel log printed.")
 @click.option("--metrics", multiple=True, type=_FILE, help="Metrics page; two are taken as begin and end.")
 @click.option(
-    "--fact", "facts", multiple=True, callback=_facts, metavar="KEY=VALUE", help="Something you know. Repeatable."
+    "--fact", "facts", multiple=True, callback=pairs, metavar="KEY=VALUE", help="Something you know. Repeatable."
 )
 @click.option("--engine", help="Engine that wrote the logs (default: found from their lines).")
+@click.option("--save", is_flag=True, help="Keep it in the history as an incident, for: tokpit report.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.pass_obj
-def diagnose(options: Options, /, as_json: bool, **values: object) -> None:
+def diagnose(options: Options, /, as_json: bool, save: bool, **values: object) -> None:
     """Say what logs, sweeps and facts mean: causes with their arithmetic, and what to do next.
 
     Works on files alone, or on TARGET (HOST, HOST:PORT, HOST/PID) as it runs. Facts by name, units understood:
@@ -61,6 +53,11 @@ def diagnose(options: Options, /, as_json: bool, **values: object) -> None:
         found = diagnose_files(sources)
     else:
         found = options.run(lambda session: diagnose_all(session, sources))
+    if save:
+        from tokpit.ops.incident import save_incident
+
+        run = options.run(lambda session: save_incident(session, sources, found))
+        click.echo(f"kept as {run.id}; export it with: tokpit report {run.id}", err=True)
     for note in found.notes:
         click.echo(f"note: {sanitize(note)}", err=True)
     if as_json:

@@ -45,7 +45,7 @@ async def _watch(session: Session, target: str, interval: float, count: int | No
     session.watch_server(server.id)
     state = session.store.servers[server.id]
     host = session.host(server.host)
-    shown = 0
+    shown, looked = 0, 0.0
     while count is None or shown < count:
         await asyncio.sleep(interval)
         now = host.now()
@@ -67,6 +67,7 @@ async def _watch(session: Session, target: str, interval: float, count: int | No
                     "figures": figures,
                     "gpus": gpus.gpus if gpus is not None else None,
                     "problems": gpus.problems if gpus is not None else None,
+                    "late_s": max((stall.late_s for stall in session.store.stalls if stall.t > looked), default=0.0),
                 }
             )
         else:
@@ -79,6 +80,7 @@ async def _watch(session: Session, target: str, interval: float, count: int | No
                 words.append(gpus.problems[0].text)
             click.echo(f"{time.strftime('%H:%M:%S')}  {'  '.join(words) or 'no figures yet'}")
         shown += 1
+        looked = time.time()
         if not state.alive:
             verdict = engine(server.engine).verdict(list(state.log.records))
             raise TargetError(f"{server.label} is gone", hint=verdict.sentence if verdict is not None else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tokpit.domain.hostfacts import HostFacts
-from tokpit.domain.text import mask_secrets
+from tokpit.domain.text import decode_line, mask_secrets
 from tokpit.engines.registry import engine, listed, names
 from tokpit.ops.environments import holding
 from tokpit.probes.checkup import Checkup
@@ -24,10 +24,12 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     mend: str = ""
 
 
-def shell(facts: Checkup) -> list[Check]:
-    """Login shell, Python, and what a login has in its environment that commands over SSH lack."""
-    shell = facts.shell.rpartition("/")[2] or "unknown"
-    checks = [Check(name="shell", status="ok", says=f"login shell {shell}; tokpit runs everything under /bin/sh")]
+def shell(facts: Checkup, noise: bytes = b"") -> list[Check]:
+    """Login shell, Python, and what a login has in its environment that commands over SSH lack.
+
+    `noise`: what the shell's start-up files printed before a command.
+    """
+    checks = [_login_shell(facts, [decode_line(line) for line in noise.splitlines() if line.strip()])]
     if facts.python:
         old = tuple(int(part) for part in facts.python.split(".")[:2] if part.isdecimal()) < (3, 9)
         checks.append(
@@ -65,6 +67,20 @@ def shell(facts: Checkup) -> list[Check]:
     else:
         checks.append(Check(name="environment", status="ok", says="the same over SSH as in a login shell"))
     return checks
+
+
+def _login_shell(facts: Checkup, noise: list[str]) -> Check:
+    shell = facts.shell.rpartition("/")[2] or "unknown"
+    says = f"login shell {shell}; tokpit runs everything under /bin/sh"
+    if not noise:
+        return Check(name="shell", status="ok", says=says)
+    lines = f"{len(noise)} line{'s' if len(noise) > 1 else ''}"
+    return Check(
+        name="shell",
+        status="warn",
+        says=f"{says}; {lines} of login noise removed ({_value(noise[0].strip())})",
+        mend="tokpit reads past it, scp and sftp fail on it: let the shell's start-up file print only on a terminal",
+    )
 
 
 def _lost(facts: Checkup, name: str, here: str | None, there: str | None) -> str:

@@ -24,6 +24,7 @@ from tokpit.insight.gather import gather
 from tokpit.insight.gpus import lookup
 from tokpit.insight.points import Point
 from tokpit.insight.rules.plateau import flagged
+from tokpit.insight.series import series_of
 from tokpit.ops import diagnose_files as files
 from tokpit.ops.diagnose_gpu import GpuTexts
 from tokpit.ops.own_gpus import own_bandwidths
@@ -61,6 +62,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     sweep: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     """What could not be used."""
+    series: dict[str, tuple[tuple[float, float], ...]] = {}
+    """How a log's figures went: (seconds since its first line, value) by name, thinned."""
 
 
 class Gathered:
@@ -140,6 +143,7 @@ def judge(got: Gathered) -> Diagnosis:
         facts=evidence.facts,
         sweep=_summary(evidence) if evidence.curve is not None else None,
         notes=tuple(got.notes),
+        series=series_of(got.logs[-1]) if got.logs else {},
     )
 
 

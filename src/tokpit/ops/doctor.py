@@ -44,7 +44,8 @@ async def examine(session: Session, host_name: str, *, fresh: bool = True) -> Re
         await host.connect()
         took_s = time.monotonic() - started
         began = time.time()
-        clock = parse_clock((await host.run(CLOCK)).out)
+        told = await host.run(CLOCK)
+        clock = parse_clock(told.out)
         ended = time.time()
         facts = parse_checkup((await host.run(checkup_script(), timeout_s=30.0)).out)
         survival = parse_survival((await host.run(survival_script("~/.local/state/tokpit/logs"))).out)
@@ -60,7 +61,7 @@ async def examine(session: Session, host_name: str, *, fresh: bool = True) -> Re
     lines = [
         _link(session, host, facts, took_s),
         *_clock(host, clock, began, ended),
-        *checks.shell(facts),
+        *checks.shell(facts, told.noise),
         *checks.gpus(facts, room),
         *checks.room(room, survival, facts),
         *checks.survival(survival),
@@ -69,8 +70,8 @@ async def examine(session: Session, host_name: str, *, fresh: bool = True) -> Re
         *checks.models(found),
     ]
     lines += [
-        Check(name="gpu memory", status="info" if one.kind in {"server", "worker"} else "warn", says=says)
-        for one, says in zip(held, occupants.sentences(held, host.name), strict=True)
+        Check(name="gpu memory", status="info" if kind in {"server", "worker"} else "warn", says=says)
+        for kind, says in occupants.told(held, host.name)
     ]
     orphans = session.store.host(host.name).orphans
     if orphans:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,6 +13,7 @@ from tokpit.ops.footprint import poll_gpus
 from tokpit.transport.base import Host
 
 if TYPE_CHECKING:
+    from tokpit.domain.records import GpuProcess
     from tokpit.ops.session import Session
     from tokpit.probes.processes import ProcessTable
 
@@ -39,25 +41,37 @@ def busy(facts: HostFacts) -> bool:
 
 async def occupants(session: Session, host: Host) -> tuple[Occupant, ...]:
     """The processes on the GPUs of a host, most memory first. Raises HostError."""
-    from tokpit.collect.find import orphans_of, read_table, servers_of
+    from tokpit.collect.find import read_table
 
     poll = await poll_gpus(host)
     if poll is None or not poll.processes:
         return ()
     table = await read_table(host)
+    boxed = any(process.container for process in table.processes)
+    return told_apart(poll.processes, table, host.name, await _running(host) if boxed else {})
+
+
+def told_apart(
+    on_gpus: Sequence[GpuProcess], table: ProcessTable, host_name: str, running: Mapping[str, frozenset[str]]
+) -> tuple[Occupant, ...]:
+    """Whose the processes on the GPUs are. `running`: full ids of running containers, of each runtime that told."""
+    from tokpit.collect.find import orphans_of, servers_of
+
     owners: dict[int, tuple[str, str]] = {}
-    for server in servers_of(table, host.name):
+    for server in servers_of(table, host_name):
         owners[server.pid] = ("server", server.label)
         owners.update(dict.fromkeys(server.children, ("worker", server.label)))
     for orphan in orphans_of(table):
         owners[orphan.pid] = ("orphan", orphan.user)
-    boxes = await _running_containers(host) if any(p.container for p in table.processes) else None
+    by_pid = {process.pid: process for process in table.processes}
     found: dict[int, Occupant] = {}
-    for process in poll.processes:
+    for process in on_gpus:
         kind, whose = owners.get(process.pid, ("other", ""))
-        container = next((p.container for p in table.processes if p.pid == process.pid), None)
-        if container and boxes is not None and not any(box.startswith(container) for box in boxes):
-            kind, whose = "container", container
+        known = by_pid.get(process.pid)
+        if known is not None and known.container and known.runtime in running:
+            container = known.container
+            if not any(box.startswith(container) for box in running[known.runtime]):
+                kind, whose = "container", container
         earlier = found.get(process.pid)
         used = process.used_mib
         if earlier is not None:  # one process on several GPUs
@@ -79,31 +93,60 @@ def _age(table: ProcessTable, pid: int) -> float | None:
     return None if started is None else max((table.now or time.time()) - started, 0.0)
 
 
-async def _running_containers(host: Host) -> tuple[str, ...] | None:
-    """Full ids of running containers; None where docker does not tell."""
-    answer = await host.run("docker ps -q --no-trunc 2>/dev/null")
-    return tuple(answer.out.split()) if answer.status == 0 else None
+# podman shows a user his own containers only: what it does not list runs perhaps for somebody else.
+_RUNNING = """\
+for r in docker podman; do
+  command -v "$r" >/dev/null 2>&1 || continue
+  if [ "$r" = podman ] && [ "$(id -u)" != 0 ]; then continue; fi
+  ids=$("$r" ps -q --no-trunc 2>/dev/null) && echo "$r" $ids
+done
+:
+"""
+
+
+async def _running(host: Host) -> dict[str, frozenset[str]]:
+    """Full ids of running containers by runtime; a runtime that does not tell is not in it."""
+    answer = await host.run(_RUNNING)
+    rows = [line.split() for line in answer.out.splitlines()]
+    return {row[0]: frozenset(row[1:]) for row in rows if row}
 
 
 def sentences(found: tuple[Occupant, ...], host_name: str) -> tuple[str, ...]:
-    """What to know of them before a launch, one sentence each."""
+    """What to know of them before a launch; see `told`."""
+    return tuple(says for _, says in told(found, host_name))
+
+
+def told(found: tuple[Occupant, ...], host_name: str) -> tuple[tuple[str, str], ...]:
+    """Pairs of kind and sentence, one for each process; those that a removed container left are one sentence."""
     said = []
+    boxes: dict[str, list[Occupant]] = {}
     for one in found:
-        held = "an unknown amount of" if one.used_mib is None else f"{one.used_mib:,.0f} MiB of"
+        held = f"{_amount(one.used_mib)} GPU memory"
         who = f"{one.name or 'a process'} (pid {one.pid})"
         if one.kind == "orphan":
             age = f", {one.age_s / 60:,.0f} min old," if one.age_s is not None else ""
-            said.append(
-                f"orphan {who}{age} holds {held} GPU memory: its server is gone; "
-                f"end it with tokpit stop {host_name}/{one.pid}"
-            )
+            text = f"orphan {who}{age} holds {held}: its server is gone; end it with tokpit stop {host_name}/{one.pid}"
         elif one.kind == "container":
-            said.append(
-                f"{who} holds {held} GPU memory and belongs to container {one.whose}, which does not run (any more): "
-                "ask whose it is before ending it"
-            )
+            boxes.setdefault(one.whose, []).append(one)
+            continue
         elif one.kind in {"server", "worker"}:
-            said.append(f"{one.whose} holds {held} GPU memory ({who})")
+            text = f"{one.whose} holds {held} ({who})"
         else:
-            said.append(f"{who} holds {held} GPU memory")
-    return tuple(said)
+            text = f"{who} holds {held}"
+        said.append((one.kind, text))
+    return (*(("container", _left_by(box, ones)) for box, ones in boxes.items()), *said)
+
+
+def _left_by(container: str, ones: Sequence[Occupant]) -> str:
+    amounts = [one.used_mib for one in ones]
+    total = None if None in amounts else sum(amount or 0 for amount in amounts)
+    who = ", ".join(f"{one.name or 'a process'} (pid {one.pid})" for one in ones)
+    return (
+        f"{len(ones)} process{'es hold' if len(ones) > 1 else ' holds'} {_amount(total)} GPU memory and belong"
+        f"{'' if len(ones) > 1 else 's'} to no running container: {who} of {container}; ask whose they are before "
+        "ending them"
+    )
+
+
+def _amount(mib: float | None) -> str:
+    return "an unknown amount of" if mib is None else f"{mib:,.0f} MiB of"

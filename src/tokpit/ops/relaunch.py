@@ -58,6 +58,11 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     Raises LaunchError where the server cannot be started again from its command line, UsageError, StopError, HostError.
     """
     info = await resolve_server(session, args.get("server_id") or args["target"])
+    if info.job is not None:
+        raise UsageError(
+            f"{info.label} is job {info.job.id}: a queue gives no place back at once, so it is not relaunched",
+            hint="cancel it with tokpit stop and launch it anew with --method slurm",
+        )
     changes = dict(args.get("changes") or {})
     unknown = set(changes) - set(Settings.__struct_fields__)
     if unknown:
@@ -128,7 +133,7 @@ async def spec_of(session: Session, info: ServerInfo) -> LaunchSpec:
 
 def exactly(host: Host, spec: LaunchSpec, argv: tuple[str, ...], port: int, platform: str) -> Plan:
     """A start with this very command line, whatever the checks would say: it has run here before."""
-    return Plan(spec=spec, argv=argv, port=port, handle=methods.handle(spec, port, host.now() + 1), platform=platform)
+    return Plan(spec=spec, argv=argv, port=port, handle=methods.handle(spec, port, host.now()), platform=platform)
 
 
 def _warnings(plan: Relaunch) -> tuple[str, ...]:

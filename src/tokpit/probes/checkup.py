@@ -37,7 +37,8 @@ while [ ! -e "$d" ]; do d=$(dirname -- "$d"); done
 env
 %(login)s
 if [ -x "${SHELL:-}" ]; then
-  timeout 5 "$SHELL" -lic 'echo @@login; env; echo @@end' </dev/null 2>/dev/null
+  case $SHELL in *csh) how=-ic ;; *) how=-lic ;; esac
+  timeout 5 "$SHELL" "$how" 'echo @@login; env; echo @@end' </dev/null 2>/dev/null
 fi
 %(end)s
 """

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tokpit.domain.text import sanitize
+from tokpit.probes.cgroup import keeper_of
 from tokpit.probes.process_script import script
 from tokpit.probes.sections import sections
 
@@ -54,6 +55,8 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     stderr_kind: str = ""
     container: str | None = None
     """Short id; None outside containers, and for processes of the container that the script itself ran in."""
+    runtime: str = ""
+    """Whose container: `docker`, `podman`, `kubernetes`; empty where the control group does not say, or outside."""
 
 
 class ProcessTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +150,9 @@ def _links(lines: Iterator[str], dear: dict[int, dict[str, str]], owners: dict[i
 
 def _process(parts: list[str], more: dict[str, str], page: int, own: str | None) -> Process:
     pid, ppid, pgid, sid, start, rss = (int(part) for part in parts[:6])
-    container = container_id(_text(more.get("g", "")))
+    cgroup = _text(more.get("g", ""))
+    container = container_id(cgroup)
+    keeper = keeper_of(cgroup) if container is not None and container != own else None
     return Process(
         pid=pid,
         ppid=ppid,
@@ -168,6 +173,7 @@ def _process(parts: list[str], more: dict[str, str], page: int, own: str | None)
         stdout_kind=_kind(more, "1"),
         stderr_kind=_kind(more, "2"),
         container=None if container == own else container,
+        runtime=keeper.kind if keeper is not None else "",
     )
 
 

@@ -23,6 +23,8 @@ class Completed(msgspec.Struct, frozen=True):
     stdout: bytes
     stderr: bytes
     status: int
+    noise: bytes = b""
+    """What start-up files of the login shell printed on stdout before the command began."""
 
     @property
     def out(self) -> str:

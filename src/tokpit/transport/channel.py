@@ -6,13 +6,37 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import asyncssh
 
 from tokpit.errors import LinkLost
 
 RTT_TIMEOUT_S = 5.0
+
+T = TypeVar("T")
+_opening: set[asyncio.Future[Any]] = set()
+
+
+async def opened(opening: Awaitable[T], close: Callable[[T], None]) -> T:
+    """Wait for a channel to open; one that the caller no longer waits for is closed as soon as it is open.
+
+    A cancelled opening would leave it open on the far side for ever (asyncssh issue 823), until none can be opened.
+    """
+    task = asyncio.ensure_future(opening)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+
+        def end(done: asyncio.Future[T]) -> None:
+            _opening.discard(done)
+            if not done.cancelled() and done.exception() is None:
+                close(done.result())
+
+        _opening.add(task)
+        task.add_done_callback(end)
+        raise
 
 
 class SshProcess:

@@ -137,7 +137,7 @@ class ScriptHost(ABC):
             raise self._lost()
         if not frame.found:
             raise self._no_shell(frame, err_frame, status)
-        return Completed(b"".join(out), b"".join(err), status)
+        return Completed(b"".join(out), b"".join(err), status, frame.noise)
 
     def _no_shell(self, out: Unframer, err: Unframer, status: int) -> RemoteFailed:
         said = decode_line((err.noise.strip() or out.noise.strip()).split(b"\n")[-1])

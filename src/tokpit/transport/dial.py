@@ -27,8 +27,9 @@ CONNECT_TIMEOUT_S = 10.0
 LOGIN_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 180.0
 """Login timeout while a person types."""
-KEEPALIVE_S = 5.0
+KEEPALIVE_S = 4.0
 KEEPALIVE_MISSES = 3
+"""A link on which nothing comes any more is given up after KEEPALIVE_S times this, 12 s."""
 MAX_DIALS = 8
 """sshd drops logins at random above MaxStartups (10 by default), also across hosts behind one jump host."""
 MAX_HOPS = 8

@@ -16,6 +16,7 @@ import asyncssh
 from aiohttp.client_proto import ResponseHandler
 
 from tokpit.errors import HostError
+from tokpit.transport.channel import opened
 from tokpit.transport.mapping import translate
 
 CONNECT_TIMEOUT_S = 10.0
@@ -146,7 +147,10 @@ class SshConnector(aiohttp.BaseConnector):
         try:
             async with asyncio.timeout(timeout.sock_connect or CONNECT_TIMEOUT_S):
                 connection = await self._up()
-                await connection.create_connection(lambda: _Channel(protocol), address, port)
+                await opened(
+                    connection.create_connection(lambda: _Channel(protocol), address, port),
+                    lambda pair: pair[0].abort(),
+                )
         except HostError as error:
             raise aiohttp.ClientConnectorError(key, OSError(errno.ENOTCONN, error.message)) from error
         except asyncssh.ChannelOpenError as error:

@@ -100,8 +100,9 @@ class Answers:
             return self._kept[question]
         if not self.live or self._prompt is None:
             return None
+        again = " (not accepted, once more)" if question in self._tried else ""
         self._tried.add(question)
-        answer = await self._prompt(kind, question)
+        answer = await self._prompt(kind, question + again)
         if answer is not None:
             self._kept[question] = answer
         return answer

@@ -57,7 +57,11 @@ _TABLE: tuple[tuple[type[BaseException], _Row], ...] = (
     ),
     (
         TimeoutError,
-        (ConnectFailed, "{host} did not answer in time.", "Is it up, and does a firewall let SSH through?"),
+        (
+            ConnectFailed,
+            "{host} did not answer in time.",
+            "Is it up, is this its SSH port, does a firewall let it through?",
+        ),
     ),
     (
         asyncio.IncompleteReadError,

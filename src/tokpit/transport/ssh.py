@@ -288,7 +288,7 @@ class SshHost(ScriptHost):
     async def _open_channel(self) -> SshProcess:
         import asyncssh
 
-        from tokpit.transport.channel import SshProcess
+        from tokpit.transport.channel import SshProcess, opened
         from tokpit.transport.mapping import translate
 
         deadline = time.monotonic() + CHANNEL_PATIENCE_S
@@ -296,7 +296,9 @@ class SshHost(ScriptHost):
         while True:
             connection = await self._up()
             try:
-                channel = await connection.create_process(BOOTSTRAP, encoding=None, request_pty=False)
+                channel = await opened(
+                    connection.create_process(BOOTSTRAP, encoding=None, request_pty=False), lambda late: late.close()
+                )
             except asyncssh.ChannelOpenError as error:
                 # MaxSessions: places come free when other commands end.
                 if connection.is_closed() or "closed" in str(error):

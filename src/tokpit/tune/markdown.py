@@ -91,7 +91,11 @@ def verdict(tuning: Tuning, told: Told) -> list[str]:
         lines.append(f"**{words_of(told.winner.choice)}**: {_value(told.winner, tuning)}{gain}.")
         lines += ["", *(f"- `{change}`" for change in told.changes)]
         lines += ["", "```", told.winner_line, "```"]
-        equal = [s for s in told.found if s.choice != told.winner.choice and not s.cut and ties(s.score, told.winner.score, told.noise)]
+        equal = [
+            s
+            for s in told.found
+            if s.choice != told.winner.choice and not s.cut and ties(s.score, told.winner.score, told.noise)
+        ]
         if equal:
             lines += [
                 "",

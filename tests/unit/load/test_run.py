@@ -333,3 +333,19 @@ async def test_a_failing_listener_ends_the_sweep_instead_of_hanging_it() -> None
     async with ScriptServer(lambda body, index: [role(), token(), HOLD]) as server:
         with pytest.raises(RuntimeError, match="listener"):
             await run_sweep(plan(server.url, warmup=0, model="m"), on_event=broken)
+
+
+async def test_staggered_starts_keep_their_distance() -> None:
+    async with ScriptServer(lambda body, index: [role(), Sleep(0.2), *answer(2)[1:]]) as server:
+        result, _ = await sweep(plan(server.url, levels=(6,), requests=6, warmup=0, stagger_s=0.03))
+    sent = sorted(float(row[0] or 0) for row in result.levels[0].rows)
+    assert all(at >= 0.03 * place - 0.001 for place, at in enumerate(sent))
+    assert result.levels[0].ok == 6
+
+
+def test_staggered_slots_of_several_processes_take_turns() -> None:
+    from tokpit.load.share import shares
+
+    two = shares(Plan(url="http://h", levels=(5,), stagger_s=0.001), 2, 5, 10)
+    dues = [place * share.of + share.number for share in two for place in range(share.concurrency or 0)]
+    assert sorted(dues) == [0, 1, 2, 3, 4]

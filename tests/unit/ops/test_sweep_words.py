@@ -63,7 +63,7 @@ def test_datasets_by_kind_and_by_file(tmp_path: Path) -> None:
         ({"find": True}, "needs --slo"),
         ({"find": True, "slo": "ttft=1s", "rates": "1", "requests": 8}, "--rate"),
         ({"find": True, "slo": "ttft=1s", "repeat": 3}, "--repeat"),
-        ({"source": "moon"}, "moon"),
+        ({"source": "moon,,sun"}, "moon"),
         ({"headers": ("no colon",)}, "NAME: VALUE"),
         ({"headers": ("X-A: a\nb",)}, "NAME: VALUE"),
         ({"headers": ("Authorization: Bearer x",)}, "secret"),

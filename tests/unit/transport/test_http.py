@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 from collections.abc import AsyncIterator
 
@@ -143,6 +144,27 @@ async def test_closed_link_is_an_aiohttp_error_not_a_hang(host: SshHost, served:
     with pytest.raises(aiohttp.ClientConnectionError):
         await session.get(f"{served.url}/health")
     await session.close()
+
+
+async def test_requests_given_up_early_leave_no_channel_open(host: SshHost, served: Served) -> None:
+    assert host._connection is not None
+    open_before = len(host._connection._channels)
+
+    async def probe(session: aiohttp.ClientSession, patience_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                (await session.get(served.url + "/events?n=1000")).close()
+
+    async with host.session() as session:
+        await asyncio.gather(*(probe(session, n / 5000) for n in range(100)))
+    commands = [asyncio.ensure_future(host.run("true")) for _ in range(4)]
+    await asyncio.sleep(0)
+    for command in commands:
+        command.cancel()
+    await asyncio.gather(*commands, return_exceptions=True)
+    while len(host._connection._channels) > open_before:
+        await asyncio.sleep(0.02)
+    assert (await host.run("echo free")).out == "free\n"
 
 
 def test_aiohttp_still_has_the_method_that_the_connector_overrides() -> None:

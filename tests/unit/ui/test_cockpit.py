@@ -4,7 +4,7 @@ import time
 
 from console_feed import HOST, Recorder, fill, gpu, link, server
 from console_screen import SIZES, console, rows, shows, text, until
-from tokpit.domain.records import GpuRecord, HostRecord, LinkState, Problem, Sample, ServersRecord
+from tokpit.domain.records import GpuRecord, HostRecord, LinkState, Problem, Sample, ServersRecord, Stall
 from tokpit.transport.base import HostSpec
 from tokpit.ui.actions import actions_for
 from tokpit.ui.charts.panel import ChartPanel
@@ -34,6 +34,16 @@ async def test_every_size_shows_state_figures_hardware_log_and_keys_and_a_larger
             counts.append(screen.count("Decode batch"))
     assert counts == sorted(counts)
     assert counts[0] >= 6
+
+
+async def test_a_console_that_stood_still_says_so_for_a_while() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (80, 24)) as pilot:
+        session.store.apply(Stall(time.time() - 120, 9.0))
+        assert "stood still" not in rows(pilot)[0]
+        session.store.apply(Stall(time.time(), 5.0))
+        await shows(pilot, "tokpit stood still 5")
 
 
 async def test_charts_have_axes_with_units_of_time_and_value() -> None:

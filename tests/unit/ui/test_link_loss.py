@@ -2,57 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from console_screen import console, rows, shows, until
+from relay import Relay
 from tokpit.config.inventory import Inventory
 from tokpit.ops.session import Session
 from tokpit.sim.host import SimHost
 from tokpit.ui.charts.panel import ChartPanel
 
 CLOCK = 20.0
-
-
-class Relay:
-    """Passes connections on to the host while it is open; closing it cuts them and refuses new ones."""
-
-    def __init__(self, port: int) -> None:
-        self.target = port
-        self.port = 0
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
-
-    async def open(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def close(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        for writer in self._writers:
-            writer.transport.abort()
-        self._writers.clear()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._server.wait_closed(), 5)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target)
-        self._writers |= {writer, far_writer}
-        await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
-            while data := await reader.read(1 << 16):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
 
 
 @pytest.fixture
@@ -81,7 +45,8 @@ async def test_a_stopped_ssh_server_shows_lost_with_reason_and_retry_then_stale_
         server = next(iter(session.store.servers.values()))
         started = server.info.started_at or 0.0
         uptime = session.host(server.info.host).now() - started
-        assert 0 < uptime < (time.monotonic() - began) * CLOCK * 1.1, "the uptime is not on the host's own clock"
+        # The offset between two clocks is known to a round trip, here of a fast clock on a machine that may be busy.
+        assert 0 < uptime < (time.monotonic() - began + 1) * CLOCK, "the uptime is not on the host's own clock"
         series = server.get("gen_tps")
         await until(pilot, lambda: series.last is not None)
         await relay.close()

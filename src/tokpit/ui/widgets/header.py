@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from tokpit.domain.records import LinkRecord, LinkState
@@ -19,6 +20,7 @@ LINKS: dict[LinkState, tuple[str, str, str]] = {
     LinkState.FAILED: ("✗", "failed", "bad"),
     LinkState.CLOSED: ("○", "closed", "dim"),
 }
+STALL_SHOWN_S = 60.0
 PHASES: dict[str, tuple[str, str]] = {
     "ready": ("●", "good-bold"),
     "serving": ("●", "good-bold"),
@@ -64,8 +66,8 @@ class Header(Panel):
         self.view = view
 
     def topics(self) -> Sequence[str]:
-        """Host, server and the list of hosts."""
-        return ("hosts", *self.view.topics("host", "server"))
+        """Host, server, the list of hosts, and tokpit itself."""
+        return ("hosts", "stalls", *self.view.topics("host", "server"))
 
     def body(self, width: int, height: int) -> Sequence[Row]:
         """Identity above, state below."""
@@ -87,8 +89,15 @@ class Header(Panel):
         label = simulated_label(view.session, view.host)
         if label:
             right = [(f" {label} ", "badge")]
-        if view.session.read_only:
+        if getattr(view.session, "recording", None) is not None:
+            right += [(" ● REC ", "match")]
+        if view.player is not None:
+            right += [(" recording ", "match")]
+        elif view.session.read_only:
             right += [(" read-only ", "match")]
+        stall = view.store.stalls[-1] if view.store.stalls else None
+        if stall is not None and time.time() - stall.t < STALL_SHOWN_S:
+            right = [(f" tokpit stood still {figures.duration(stall.late_s)} ", "bad-bold"), *right]
         return two_sided(left, right, width)
 
     def _state(self, width: int) -> Row:

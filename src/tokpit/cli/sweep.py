@@ -46,7 +46,9 @@ NOTHING_OK = 7
 @click.option("--dataset", metavar="WHAT", default="builtin", show_default=True,
               help="builtin (eight long-answer tasks), random:N (N prompt tokens) or a JSONL file with "
                    "prompt, messages or turns in each line.")  # fmt: skip
-@click.option("--turns", type=int, default=1, show_default=True, help="Requests of one conversation.")
+@click.option("--turns", type=int, metavar="N",
+              help="Requests of one conversation, each with the answers before it.  [default: 1, or the turns of the "
+                   "dataset's lines]")  # fmt: skip
 @click.option("--prefix-share", type=float, default=0.0, show_default=True, metavar="0..1",
               help="Share of each prompt, from its front, that all prompts have in common.")  # fmt: skip
 @click.option("--api", type=click.Choice(["chat", "completions"]), default="chat", show_default=True)

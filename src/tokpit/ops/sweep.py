@@ -300,3 +300,8 @@ class Sweep:
             figures = {name: getattr(event, name) for name in ("done", "total", "ok", "err", "running", "elapsed_s")}
             figures |= {"concurrency": concurrency, "output_tps": event.tps, "eta_s": event.eta_s, **self._place}
             self._progress.update(live={name: float(value) for name, value in figures.items() if value is not None})
+        elif isinstance(event, events.RequestFinished) and event.outcome not in ("ok", "cancelled"):
+            told = self._progress.operation.errors
+            if event.outcome not in told:
+                live = self._progress.operation.live or {"concurrency": float(concurrency), **self._place}
+                self._progress.update(live=live, errors={**told, event.outcome: event.detail})

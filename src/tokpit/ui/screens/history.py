@@ -17,6 +17,7 @@ from tokpit.ui import figures
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.compare import level_pairs
 from tokpit.ui.screens.base import PumpedScreen, open_history, tell
+from tokpit.ui.screens.pickruns import PICKED
 from tokpit.ui.text import Row, Span, content, crop, fit, safe
 from tokpit.ui.view import View, model_name
 from tokpit.ui.widgets.footer import Footer
@@ -25,7 +26,6 @@ from tokpit.ui.widgets.panel import Panel
 from tokpit.ui.widgets.scrolled import ScrolledPanel
 
 LIMIT = 200
-PICKED = "◆"
 _STATUS = {"done": "good", "failed": "bad", "stopped": "warn", "running": "accent"}
 
 

@@ -28,6 +28,8 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "adopt": ("adopt", "Record a server that somebody else started."),
     "check": ("check", "Look whether a server is sane: answers, flags, speed, log."),
     "sweep": ("sweep", "Measure throughput and latency at several concurrency levels."),
+    "tune": ("tune", "Find the best settings of a server; it is put back at the end."),
+    "ab": ("ab", "Compare a server with the same under other settings, in alternating blocks."),
     "plan": ("plan", "Plan a job of many requests from measured sweeps: hours, hosts, cost."),
     "runs": ("runs", "List stored runs, or show one."),
     "alarms": ("alarms", "Watch hosts and print alarms as they begin and end."),

@@ -77,9 +77,10 @@ class Refused(TokpitError):
     exit_code = 1
 
 
-async def execute(session: Session, command: Command, args: Mapping[str, Any]) -> Any:
+async def execute(session: Session, command: Command, args: Mapping[str, Any], *, consented: bool = False) -> Any:
     """Run a command: read-only check, prepare, confirm, audit intent, run, audit outcome.
 
+    `consented`: it is part of a command that was shown as a whole and agreed to; it is audited by itself all the same.
     Raises Refused where the user or read-only mode says no; what the command itself raises passes through, audited.
     """
     if session.read_only and command.risk in {Risk.CHANGE, Risk.DESTRUCTIVE}:
@@ -88,7 +89,7 @@ async def execute(session: Session, command: Command, args: Mapping[str, Any]) -
     if command.risk is Risk.READ:
         return await prepared.run()
     lines = tuple(mask_secrets(line) for line in prepared.lines)
-    if command.risk is not Risk.LOAD and not session.assume_yes:
+    if command.risk is not Risk.LOAD and not session.assume_yes and not consented:
         request = ConfirmRequest(
             title=prepared.title,
             lines=lines,

@@ -33,7 +33,7 @@ class Action:
         return self.shown or self.key
 
 
-_ALL = ("cockpit", "launch", "relaunch", "sweep", "history", "check", "diagnose", "fleet", "help")
+_ALL = ("cockpit", "launch", "relaunch", "sweep", "tune", "history", "check", "diagnose", "fleet", "help")
 _OPEN = ("cockpit", "fleet", "history", "check", "diagnose")
 """Screens without fields to type into."""
 _TIMED = ("cockpit", "fleet")
@@ -43,6 +43,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("go('cockpit')", "2", "cockpit", "the main screen", _OPEN, 8, group="screens"),
     Action("go('history')", "3", "runs", "stored runs", _OPEN, 9, group="screens"),
     Action("go('diagnose')", "4", "findings", "what is wrong with the selected server", _OPEN, 9, group="screens"),
+    Action("go('tune')", "5", "tuning", "experiments on the selected server", _OPEN, 9, group="screens"),
     Action("choose", "enter", "open", "open the cockpit on the host under the cursor", ("fleet",), 1),
     Action("leave", "escape", "back", "back to the cockpit", ("fleet",), 2, "esc"),
     Action("refresh_host", "r", "refresh", "look at the host under the cursor again now", ("fleet",), 3),
@@ -50,6 +51,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("sweep", "s", "sweep", "measure throughput over concurrency", ("cockpit",), 1, group="servers"),
     Action("relaunch", "R", "relaunch", "start the selected server again with other settings", ("cockpit",), 2, "R",
            "servers"),
+    Action("tune", "t", "tune", "find the best settings of the selected server; it is put back at the end",
+           ("cockpit",), 3, group="servers"),
     Action("check", "c", "check", "does it answer, with sense, as configured, as fast as it was?", ("cockpit",), 2,
            group="servers"),
     Action("diagnose", "d", "diagnose", "what is wrong with the server, ranked, with evidence", ("cockpit",), 2,
@@ -92,6 +95,13 @@ ACTIONS: tuple[Action, ...] = (
            "^s"),
     Action("copy_line", "ctrl+y", "copy", "copy the command line", ("launch", "relaunch"), 4, "^y"),
     Action("start_sweep", "ctrl+s", "start", "start the sweep", ("sweep",), 1, "^s"),
+    Action("start_tune", "ctrl+s", "plan / start", "show restarts and minutes, and ask; after the end: a new one",
+           ("tune",), 1, "^s"),
+    Action("measure", "m", "view", "Pareto chart, sweep curves; in a narrow terminal, reasons or report", ("tune",), 2),
+    Action("stop_tune", "x", "stop", "end the experiment; the first server is put back", ("tune",), 2),
+    Action("copy_line", "y", "copy", "copy the command line of what is ahead", ("tune",), 5),
+    Action("export", "e", "export", "write the report into a file", ("tune",), 5),
+    Action("leave", "escape", "back", "go back; an experiment under way goes on", ("tune",), 1, "esc"),
     Action("measure", "m", "measure", "chart shows throughput, speed of one stream, TTFT, E2E",
            ("sweep", "history"), 2),
     Action("overlay", "o", "overlay", "pick earlier runs to lie behind the chart", ("sweep",), 3),

@@ -114,6 +114,10 @@ async def plan(session: Session, spec: LaunchSpec, *, force: bool = False, repla
 async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     """`server.launch`: args are `spec` (LaunchSpec), `force`, `timeout_s`, `operation_id`."""
     spec: LaunchSpec = args["spec"]
+    if spec.ranks:
+        from tokpit.ops import nodes
+
+        return await nodes.prepare(session, args)
     made = await plan(session, spec, force=bool(args.get("force")))
     host = session.host(spec.host)
     log_path = made.spec.log_path or await environment.default_log_path(host, made.spec)

@@ -17,6 +17,7 @@ from tokpit.errors import HostError, LaunchError, StartFailed, StopError, Tokpit
 from tokpit.ops import environment, launch, methods, ready, stop
 from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
+from tokpit.ops.targets import address_of
 from tokpit.probes.group import group_script, parse_group
 from tokpit.transport.base import Host
 
@@ -103,11 +104,6 @@ async def plan(session: Session, spec: LaunchSpec, *, force: bool = False) -> tu
         made = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, log_path=path))
         found.append(Rank(number=number, host=host.name, plan=made))
     return tuple(found)
-
-
-def address_of(host: Host) -> str:
-    """Where the other hosts reach this one: its address in the inventory, without a user."""
-    return "127.0.0.1" if host.spec.local else (host.spec.address or host.spec.name).rpartition("@")[2]
 
 
 async def start(

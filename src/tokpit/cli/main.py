@@ -29,6 +29,8 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "sweep": ("sweep", "Measure throughput and latency at several concurrency levels."),
     "plan": ("plan", "Plan a job of many requests from measured sweeps: hours, hosts, cost."),
     "runs": ("runs", "List stored runs, or show one."),
+    "record": ("record", "Record hosts into a file; save or cut what was recorded."),
+    "replay": ("replay", "Open the console on a recording."),
     "import": ("import_", "Store results of other benchmark tools as runs."),
     "report": ("report", "Export a run or an incident: Markdown, HTML, CSV, JSON."),
     "compare": ("compare", "Compare runs: a verdict with its noise band, and what changed."),

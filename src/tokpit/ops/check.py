@@ -116,6 +116,7 @@ class Check:
             context={"items": [msgspec.to_builtins(item) for item in items]},
         )
         await history.save_run(run)
+        self._session.store.apply(run)
         progress.done(run=run.id, verdict="ok" if ok else "failed")
         took_s = time.monotonic() - begun
         return Checked(target=self._target.label, ok=ok, items=tuple(items), elapsed_s=took_s, run=run.id)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tokpit.domain.hostfacts import HostFacts
+from tokpit.domain.records import ServerSeen
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, LaunchState
 from tokpit.engines.base import Engine
@@ -209,7 +210,7 @@ async def _await_ready(
 ) -> Launched:
     history = await session.history()
     launch_id = await history.save_launch(made.spec, state)
-    session.store.add_server(info)
+    session.store.apply(ServerSeen(host.now(), info))
     session.watch_server(info.id, log_offset=log_start)
     try:
         waited = await ready.wait_ready(session, host, info, progress, timeout_s=timeout_s)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tokpit.collect.jobs import same_job
 from tokpit.domain.job import BatchJob
-from tokpit.domain.records import Mark, PhaseRecord
+from tokpit.domain.records import Mark, PhaseRecord, ServerSeen
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, LaunchState
 from tokpit.engines.registry import engine as engine_of
@@ -190,7 +190,7 @@ class Life:
         if found is None:
             return f"job {self._id} is over: {_ENDS['GONE']}"
         self._info = same_job(self._info, found)
-        self._session.store.add_server(self._info)
+        self._session.store.apply(ServerSeen(now, self._info))
         return "" if found.job.alive or found.job.waiting else f"job {self._id} is over: {ended(found.job)}"
 
 

@@ -157,6 +157,7 @@ class Sweep:
         finally:
             ended = msgspec.structs.replace(run, status=status, ended_at=time.time(), levels=tuple(self._kept))
             conclude(self._session, self._target, ended, self._search)
+            self._session.store.apply(ended)
             await asyncio.shield(baseline.save(history, ended))
         if status == "stopped":
             self._progress.stopped(f"{self._reason}; {len(self._kept)} levels kept as run {run.id}")

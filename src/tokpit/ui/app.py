@@ -14,8 +14,9 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from tokpit.config.settings import Preferences, load_preferences
-from tokpit.errors import ConfigError, TokpitError
+from tokpit.errors import ConfigError, StoreError, TokpitError
 from tokpit.ui.actions import actions_for
+from tokpit.ui.app_actions import AppActions, new_here
 from tokpit.ui.clock import Clock
 from tokpit.ui.keymap import own_keys
 from tokpit.ui.palette import Palette
@@ -28,7 +29,7 @@ from tokpit.ui.view import View
 SLOW_MODULES = ("asyncssh", "aiohttp")
 
 
-class TokpitApp(App[None]):
+class TokpitApp(AppActions, App[None]):
     """See the module docstring. The session's life belongs to the caller."""
 
     TITLE = "tokpit"
@@ -52,8 +53,10 @@ class TokpitApp(App[None]):
         theme_folders: Sequence[Path] = (),
         chart_engine: str = "auto",
         keys: Mapping[str, str] | None = None,
+        tour: bool = False,
     ) -> None:
         super().__init__()
+        self._tour = tour
         self.own_keys, self._problems = own_keys(keys or {})
         """A person's own keys by binding id."""
         self.session = session
@@ -81,6 +84,8 @@ class TokpitApp(App[None]):
 
     def on_mount(self) -> None:
         """Paint first, then connect."""
+        if (player := self.view.player) is not None:
+            player.changed = self.redraw_screens
         self.session.confirm = self.ask_confirm
         self.session.prompt = self.ask_text
         self.theme_changed_signal.subscribe(self, lambda _: self._new_palette())
@@ -97,6 +102,8 @@ class TokpitApp(App[None]):
         for problem in self._problems:
             tell(self, problem, bad=True)
         self._spawn(self._connect())
+        if self._tour:
+            self.action_tour()
 
     async def _connect(self) -> None:
         # These imports take about half a second each: in a thread, after the first paint, so that keys keep working.
@@ -282,12 +289,6 @@ class TokpitApp(App[None]):
         else:
             self.push_screen(SweepScreen(self.view, server.info.id))
 
-    def action_fleet(self) -> None:
-        """All hosts at a glance; every server is watched from now on."""
-        from tokpit.ui.screens.fleet import FleetScreen
-
-        self.push_screen(FleetScreen(self.view))
-
     def action_history(self) -> None:
         """The stored runs."""
         from tokpit.ui.screens.history import HistoryScreen
@@ -323,6 +324,10 @@ class TokpitApp(App[None]):
 
     def _new_palette(self) -> None:
         self.palette = Palette(self.theme_variables)
+        self.redraw_screens()
+
+    def redraw_screens(self) -> None:
+        """Everything anew."""
         for screen in self.screen_stack:
             if isinstance(screen, PumpedScreen):
                 screen.redraw_all()
@@ -354,6 +359,13 @@ async def run_app(
     if preferences.read_only:
         session.read_only = True
     folders = [*theme_folders, *([Path(preferences.theme_dir).expanduser()] if preferences.theme_dir else [])]
+    keep = getattr(session, "keep_ring", None)
+    if keep is not None and preferences.recording.ring_minutes > 0:
+        ring = preferences.recording
+        try:
+            keep(minutes=ring.ring_minutes, max_bytes=ring.ring_mb * 1_000_000)
+        except StoreError as error:
+            problem = problem or error.message
     app = TokpitApp(
         session,
         host=host,
@@ -361,6 +373,7 @@ async def run_app(
         theme_folders=folders,
         chart_engine=chart_engine,
         keys=preferences.keys,
+        tour=new_here(),
     )
     if problem:
         app.report(problem)

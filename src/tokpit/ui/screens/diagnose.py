@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from tokpit.domain.finding import Finding
 from tokpit.domain.server import ServerInfo
 from tokpit.errors import TokpitError
+from tokpit.report.console import finding_text
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.levels import same_subject
 from tokpit.ui.screens.base import PumpedScreen, copy, open_history, tell
@@ -136,6 +137,13 @@ class DiagnoseScreen(PumpedScreen):
         from tokpit.ops.diagnose import Sources, diagnose_all
 
         panel = self.query_one(FindingsPanel)
+        if self.view.player is not None or self.view.past is not None:
+            from tokpit.ops.diagnose_store import diagnose_store
+
+            then = diagnose_store(self.view.store, self.info.id)
+            note = "from what was recorded up to this moment; the host itself was not asked"
+            self.fill(then.findings, (*then.notes, note), then.facts)
+            return
         try:
             runs = await self._newest_sweep()
             found = await diagnose_all(self.view.session, Sources(target=self.info.id, runs=runs))  # type: ignore[arg-type]  # the console's session is one of ops
@@ -184,17 +192,17 @@ class DiagnoseScreen(PumpedScreen):
             return
         copy(self.console, finding_text(panel.findings[panel.cursor], self.info.label), "the finding")
 
+    def action_export(self) -> None:
+        """Every finding with what it rests on, into a file."""
+        from tokpit.ui.exporting import export
+
+        found = self.query_one(FindingsPanel).findings
+        if not found:
+            tell(self.console, "there is no finding to export")
+            return
+        texts = "\n\n".join(finding_text(finding, self.info.label) for finding in found)
+        export(self.console, f"findings-{self.info.label}", {"findings.txt": texts + "\n"})
+
     def action_leave(self) -> None:
         """Back."""
         self.app.pop_screen()
-
-
-def finding_text(finding: Finding, label: str) -> str:
-    """A finding as plain lines, for a ticket or a message."""
-    lines = [f"{label}: {finding.claim}", f"[{finding.code}, {finding.severity}, {finding.confidence}]"]
-    if finding.arithmetic:
-        lines.append(finding.arithmetic)
-    lines += [f"  {line}" for line in finding.evidence]
-    if finding.next_action:
-        lines.append(f"next: {finding.next_action}")
-    return "\n".join(lines)

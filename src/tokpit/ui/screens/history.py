@@ -239,6 +239,17 @@ class HistoryScreen(PumpedScreen):
             tell(self.console, "one run is picked: space on another compares them")
         self._show(self.runs[run_id])
 
+    def action_export(self) -> None:
+        """The run under the cursor, into files."""
+        from tokpit.report.console import run_csv, run_json
+        from tokpit.ui.exporting import export
+
+        run = self.query_one(RunPanel).run
+        if run is None:
+            tell(self.console, "there is no run to export")
+        else:
+            export(self.console, f"run-{run.id}", {"run.json": run_json(run), "levels.csv": run_csv(run)})
+
     def action_measure(self) -> None:
         """The chart's next measure."""
         self.query_one(LevelsChart).next_measure()

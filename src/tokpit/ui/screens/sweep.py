@@ -10,14 +10,13 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input, Static
 
-from tokpit.domain.records import Operation
 from tokpit.domain.run import Level, Run
 from tokpit.errors import TokpitError, UsageError
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.charts.panel import LIVE_CHARTS, ChartPanel
 from tokpit.ui.forms import SWEEP_FIELDS, sweep_plan
 from tokpit.ui.levels import EARLIER_STYLES, findings_of, same_subject
-from tokpit.ui.screens.base import PumpedScreen, open_history, tell
+from tokpit.ui.screens.base import OperationScreen, open_history, tell
 from tokpit.ui.screens.launch import FORM_CSS
 from tokpit.ui.text import content
 from tokpit.ui.view import View, model_name
@@ -26,7 +25,7 @@ from tokpit.ui.widgets.header import Header
 from tokpit.ui.widgets.levels import LevelsChart, LevelsPanel, NotesPanel
 
 
-class SweepScreen(PumpedScreen):
+class SweepScreen(OperationScreen):
     """See the module docstring."""
 
     BINDINGS = bindings_for("sweep")
@@ -46,7 +45,6 @@ class SweepScreen(PumpedScreen):
     def __init__(self, view: View, server_id: str) -> None:
         super().__init__(view)
         self.server_id = server_id
-        self.operation_id = ""
         self.earlier: tuple[Run, ...] = ()
         """The newest earlier sweeps of the same model on the same host, newest first."""
         self._explained = False
@@ -111,16 +109,6 @@ class SweepScreen(PumpedScreen):
     def on_resize(self) -> None:
         """The table keeps what it needs, the chart takes the rest."""
         self._fold()
-
-    def operation(self) -> Operation | None:
-        """The sweep that this screen started."""
-        return self.view.store.operations.get(self.operation_id)
-
-    @property
-    def running(self) -> bool:
-        """Whether it is under way."""
-        operation = self.operation()
-        return operation is not None and operation.status == "running"
 
     @on(Input.Submitted)
     def _entered(self) -> None:

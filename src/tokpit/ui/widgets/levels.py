@@ -14,7 +14,7 @@ from tokpit.ui.charts.plotext_canvas import PlotextCanvas
 from tokpit.ui.levels import EARLIER_STYLES, MEASURES, chart_of, check_lines, error_lines, failed_checks, points
 from tokpit.ui.text import Row, Span, crop, fit, safe, wrap
 from tokpit.ui.view import View
-from tokpit.ui.widgets.operation import ENDS, Find
+from tokpit.ui.widgets.operation import ENDS, Find, OperationPanel
 from tokpit.ui.widgets.panel import Panel
 from tokpit.ui.widgets.scrolled import ScrolledPanel
 
@@ -24,17 +24,11 @@ COLUMNS: tuple[tuple[str, int], ...] = (
 )  # fmt: skip
 
 
-class LevelsPanel(Panel):
+class LevelsPanel(OperationPanel):
     """A sweep: one row a level, the one under way with its progress."""
 
     def __init__(self, view: View, find: Find) -> None:
-        super().__init__(id="levels")
-        self.view = view
-        self.find = find
-
-    def topics(self) -> Sequence[str]:
-        """Operations."""
-        return ("ops",)
+        super().__init__(view, find, "levels")
 
     def heading(self, width: int) -> tuple[Row, Row]:
         """Title and state."""

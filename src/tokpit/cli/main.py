@@ -28,6 +28,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "check": ("check", "Look whether a server is sane: answers, flags, speed, log."),
     "sweep": ("sweep", "Measure throughput and latency at several concurrency levels."),
     "plan": ("plan", "Plan a job of many requests from measured sweeps: hours, hosts, cost."),
+    "fleet": ("fleet", "Check, sweep or stop several servers, one after another."),
     "runs": ("runs", "List stored runs, or show one."),
     "record": ("record", "Record hosts into a file; save or cut what was recorded."),
     "replay": ("replay", "Open the console on a recording."),

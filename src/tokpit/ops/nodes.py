@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tokpit.domain.records import ServerSeen
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, LaunchState
 from tokpit.engines.logkit.progress import StartTracker
@@ -184,7 +185,7 @@ async def _start_all(
             info, rank=rank.number, ranks=names, port=made.port if rank.number == 0 else None
         )
         await history.save_launch(made.spec, state)
-        session.store.add_server(info)
+        session.store.apply(ServerSeen(host.now(), info))
         session.watch_server(info.id, log_offset=log_start)
         begun.append(msgspec.structs.replace(rank, info=info, log_start=log_start))
         progress.step(f"started-{rank.number}", f"{rank.name} started", f"pid {state.pid}, log {state.log_path}")

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 RENDEZVOUS_PORT = 29_600
 _POLL_S = 1.0
-_BEHIND_S = 20.0
-"""A rank that is a whole milestone behind the others for so long is named."""
+_BEHIND_S = 60.0
+"""A rank that is a whole milestone behind the others and has not moved for so long is named."""
 _ROLLBACK_WAIT_S = 20.0
 
 
@@ -264,13 +264,17 @@ class _Pace:
         self.moved_s = 0.0
 
     def read(self, now_s: float) -> int:
-        """Milestones reached by now."""
+        """The place of the furthest milestone reached by now in the engine's order; 0: none.
+
+        Not their number: ranks without an HTTP server of their own print fewer of them.
+        """
         log = self._session.store.servers[self._info.id].log
         for record in list(log.records)[max(self._seen - log.first, 0) :]:
             if self._tracker.observe(record, now_s):
                 self.moved_s = now_s
         self._seen = log.seen
-        return len(self._tracker.steps)
+        order = [milestone.kind for milestone in engine_of(self._info.engine).milestones]
+        return max((order.index(step.kind) + 1 for step in self._tracker.steps if step.kind in order), default=0)
 
     @property
     def phase(self) -> str:
@@ -281,8 +285,8 @@ class _Pace:
 def behind(paces: Sequence[Any], now_s: float) -> str:
     """Which rank the others wait for; empty where they go together.
 
-    A rank is behind if it has fewer milestones than another one and has not moved for a while: ranks wait for each
-    other at their rendezvous, so the one that is not there yet is the one to look at.
+    A rank is behind if another one has come further and it has not moved for a while: ranks wait for each other at
+    their rendezvous, so the one that is not there yet is the one to look at.
     """
     steps = [pace.read(now_s) for pace in paces]
     slowest = min(range(len(paces)), key=lambda i: steps[i])
@@ -291,8 +295,8 @@ def behind(paces: Sequence[Any], now_s: float) -> str:
         return ""
     foremost = paces[max(range(len(paces)), key=lambda i: steps[i])]
     return (
-        f"{paces[slowest].name} is behind: {paces[slowest].phase} for {late:.0f} s, while {foremost.name} is at "
-        f"{foremost.phase}"
+        f"{paces[slowest].name} is behind: nothing for {late:.0f} s since {paces[slowest].phase}, while "
+        f"{foremost.name} is at {foremost.phase}"
     )
 
 

@@ -163,8 +163,8 @@ def test_the_rank_that_others_wait_for_is_named() -> None:
             return self._steps
 
     paces = [Pace("rank 0 on a", 3, 50.0, "distributed"), Pace("rank 1 on b", 1, 10.0, "loading weights")]
-    assert behind(paces, 55.0) == (
-        "rank 1 on b is behind: loading weights for 45 s, while rank 0 on a is at distributed"
+    assert behind(paces, 95.0) == (
+        "rank 1 on b is behind: nothing for 85 s since loading weights, while rank 0 on a is at distributed"
     )
-    assert behind(paces, 15.0) == ""
+    assert behind(paces, 55.0) == ""
     assert behind([paces[0], paces[0]], 500.0) == ""

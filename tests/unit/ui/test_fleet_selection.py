@@ -95,6 +95,8 @@ async def test_order_and_groups_keep_the_cursor_on_hosts() -> None:
         assert shown(pilot) == ["node-05", "node-03", "node-01", "node-04", "node-02", "node-00"]
         await pilot.press("down", "down", "down")
         assert panel.chosen() == "node-04"
+        await pilot.press("o", "o")
+        assert panel.chosen() == "node-04"  # wherever its row is now
 
 
 def test_rows_without_a_figure_come_last_and_a_worse_link_first() -> None:

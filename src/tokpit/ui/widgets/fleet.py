@@ -45,6 +45,7 @@ class FleetPanel(ScrolledPanel):
         super().__init__(id="fleet")
         self.view = view
         self.picked: dict[str, None] = {}
+        self._host = ""
         self.sort, self.wanted, self.grouped, self.typing = SORTS[0], "", False, False
         self.cursor = max(0, self.names().index(view.host)) if view.host in self.names() else 0
 
@@ -119,6 +120,9 @@ class FleetPanel(ScrolledPanel):
         room = max(1, height - 1)
         self._count = len(lines)
         names = hosts_of(lines)
+        # Rows change places while they are looked at: the cursor stays on its host.
+        if self._host in names:
+            self.cursor = names.index(self._host)
         self.cursor = max(0, min(self.cursor, len(names) - 1))
         self.top = max(0, min(self.top, len(lines) - room))
         columns = columns_for(width)
@@ -267,11 +271,14 @@ class FleetPanel(ScrolledPanel):
         event.stop()
         event.prevent_default()
         self.cursor = self.top = 0
+        self._host = ""
         self.redraw()
 
     def chosen(self) -> str | None:
         """The host under the cursor."""
         names = self.names()
+        if self._host in names:
+            return self._host
         return names[min(self.cursor, len(names) - 1)] if names else None
 
     def action_scroll(self, step: int) -> None:
@@ -283,6 +290,7 @@ class FleetPanel(ScrolledPanel):
         room = max(1, self.inner_size().height - 1)
         self.cursor = max(0, min(len(places) - 1, self.cursor + step))
         at = places[self.cursor]
+        self._host = hosts_of(lines)[self.cursor]
         # A heading right above the cursor is kept in view.
         self.top = max(0, min(max(self.top, at - room + 1), at if at not in (1,) else 0))
         self.redraw()

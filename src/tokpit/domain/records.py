@@ -228,6 +228,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     levels: tuple[Level, ...] = ()
     live: dict[str, float] = {}
     """Figures of the level under way: concurrency, done, total, ok, err, running, output_tps, elapsed_s, eta_s."""
+    errors: dict[str, str] = {}
+    """Failed requests of the level under way: class and what the first of it said."""
     error: str = ""
     hint: str = ""
     result: dict[str, str] = {}

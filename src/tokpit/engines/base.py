@@ -220,6 +220,17 @@ class Engine(Protocol):
         """What rules between flags, and of flags against model and host, say before a start."""
         ...
 
+    def running_cap(
+        self,
+        settings: Settings,
+        version: str | None,
+        model: ModelFacts,
+        host: HostFacts,
+        env: Mapping[str, str],
+    ) -> tuple[int | None, str]:
+        """Most requests that will run at once as far as flags tell, with the arithmetic; None: they do not."""
+        ...
+
     def log_weight(self, line: str) -> int:
         """How surely only this engine prints such a line (see `logkit.marks`); 0: it says nothing."""
         ...

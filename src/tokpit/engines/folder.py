@@ -100,6 +100,18 @@ class FolderEngine:
 
         return run(self._part("rules").RULES, Ask(settings=settings, version=version, model=model, host=host, env=env))
 
+    def running_cap(
+        self,
+        settings: Settings,
+        version: str | None,
+        model: ModelFacts,
+        host: HostFacts,
+        env: Mapping[str, str],
+    ) -> tuple[int | None, str]:
+        """See Engine. As configured; an engine with more to say (state slots, defaults) overrides it."""
+        cap = settings.max_running
+        return (cap, f"max running requests is set to {cap}") if cap is not None else (None, "")
+
     def log_weight(self, line: str) -> int:
         """See Engine."""
         return weigh(self._part("marks").MARKS, line)

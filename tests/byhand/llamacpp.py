@@ -97,8 +97,8 @@ def flags(checks: Checks, binary: str) -> None:
     version = subprocess.run(LLAMA.version_command(binary), capture_output=True, text=True, check=False).stdout.strip()
     checks.that("its version is told", bool(re.fullmatch(r"b\d+", version)), wanted=True)
     text = subprocess.run([binary, "--help"], capture_output=True, text=True, check=False).stdout
-    rows = [line for line in text.splitlines() if re.match(r"-", line)]
-    names = sorted({name for row in rows for name in re.findall(r"(?<![\w-])--[a-z][\w-]+", row.split("  ")[0])})
+    heads = [found[0] for line in text.splitlines() if (found := re.match(r"(?:-{1,2}[\w-]+,?\s+)+", line))]
+    names = sorted({name for head in heads for name in re.findall(r"--[a-z][\w-]+", head)})
     unknown = [name for name in names if any(i.code == "unknown" for i in LLAMA.check_flags([name], version or None))]
     checks.note(f"{version}: {len(names)} flags in its help")
     checks.that("flags of its help that tokpit does not know", unknown, [])
@@ -134,7 +134,7 @@ def serving(checks: Checks, binary: str, model: str, folder: Path) -> None:
     lines = log.read_text("utf-8", "replace").splitlines()
     records = records_of(log)
     checks.that("the log is told to be its own", detect(lines), "llamacpp")
-    checks.that("no line of the log is lost", [line for r in records for line in r.lines], lines)
+    checks.that("no line of the log is lost", [line for r in records for line in r.lines] == lines, wanted=True)
     counter = page.values.get("gen_tokens_total", 0.0)
     checks.that("tokens on its metrics page against usage", abs(counter - made) <= SLOTS * EACH, wanted=True)
     checks.note(f"usage {made}, page {counter:g}")

@@ -229,9 +229,8 @@ GPU: tuple[Signature, ...] = (
     ),
     sig(
         "CUDA_FAULT",
-        r"illegal memory access|device-side assert triggered|misaligned address|unspecified launch failure|CUDA error: unknown error|"
-        r"illegal "
-        r"instruction was encountered|"
+        r"illegal memory access|device-side assert triggered|misaligned address|unspecified launch failure|"
+        r"CUDA error: unknown error|illegal instruction was encountered|"
         r"CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR)|CUDNN_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR)",
         "A kernel faulted on the GPU.",
         "Start once with CUDA_LAUNCH_BLOCKING=1 for the true place; try another attention backend and read `dmesg` "

@@ -33,7 +33,7 @@ class Action:
         return self.shown or self.key
 
 
-_ALL = ("cockpit", "launch", "relaunch", "sweep", "history", "check", "diagnose", "fleet", "help")
+_ALL = ("cockpit", "launch", "relaunch", "sweep", "history", "plan", "check", "diagnose", "fleet", "help")
 _OPEN = ("cockpit", "fleet", "history", "check", "diagnose")
 """Screens without fields to type into."""
 _TIMED = ("cockpit", "fleet")
@@ -103,7 +103,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("stop_or_leave", "escape", "stop / back", "stop at once and keep what was measured; then go back",
            ("sweep",), 1, "esc"),
     Action("leave", "escape", "back", "go back; a launch under way goes on",
-           ("launch", "relaunch", "history", "check", "diagnose", "help"), 1, "esc"),
+           ("launch", "relaunch", "history", "plan", "check", "diagnose", "help"), 1, "esc"),
+    Action("plan", "p", "plan", "plan a job of many requests from the run under the cursor; picked runs are compared",
+           ("history",), 3),
     Action("pick", "space", "pick", "pick a run; two picked runs are compared", ("history",), 2, "space"),
     Action("open", "enter", "open", "show or hide evidence and arithmetic of a finding", ("diagnose",), 2, "enter"),
     Action("copy_finding", "y", "copy", "copy the finding with its evidence", ("diagnose",), 3),

@@ -82,7 +82,8 @@ class Refused(TokpitError):
 async def execute(session: Session, command: Command, args: Mapping[str, Any], *, consented: bool = False) -> Any:
     """Run a command: read-only check, prepare, confirm, audit intent, run, audit outcome.
 
-    `consented`: it is part of a command that was confirmed with this one's lines in it.
+    `consented`: it is part of a command that was shown as a whole, with this one's lines, and agreed to; it is audited
+    by itself all the same.
 
     Raises Refused where the user or read-only mode says no; what the command itself raises passes through, audited.
     """

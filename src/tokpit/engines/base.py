@@ -25,6 +25,8 @@ class Recognised(msgspec.Struct, frozen=True, kw_only=True):
     """The leading words that start the engine, before its flags."""
     python: str | None = None
     """Interpreter, if it is a Python engine: asked for the installed version."""
+    headless: bool = False
+    """One of several nodes that serve together, without an HTTP port of its own."""
 
 
 class HttpFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ def explain(curve: Curve, facts: Facts) -> Plateau | None:
     """The cause of a curve's flat stretch; None where it has none and no level is above a known cap."""
     known = running_cap(facts)
     flat = curve.flat
-    if known is not None and (found := _at_cap(curve, known)) is not None:
+    if known is not None and (found := _at_cap(curve, known) or _seen_at_cap(curve, known)) is not None:
         return found
     if not flat:
         return None
@@ -76,6 +76,20 @@ def _at_cap(curve: Curve, cap: Cap) -> Plateau | None:
         return None  # flat long before the cap
     if within and above[-1].tps > 1.15 * within[-1].tps * max(1.0, cap.value / within[-1].concurrency):
         return None  # still rising above the cap: it is not what the server works with
+    return _capped(curve, cap, CAP)
+
+
+def _seen_at_cap(curve: Curve, cap: Cap) -> Plateau | None:
+    """The plateau of a known cap that the server was seen to keep: so many ran and the others waited, at every level.
+
+    That decides also where times are too noisy to show it, unless throughput still rises.
+    """
+    above = [p for p in curve.points if p.concurrency > cap.value]
+    within = [p for p in curve.points if p.concurrency <= cap.value]
+    if not above or not all(p.queued and round(p.running or 0.0) == cap.value for p in above):
+        return None
+    if within and above[-1].tps > 1.15 * within[-1].tps * max(1.0, cap.value / within[-1].concurrency):
+        return None
     return _capped(curve, cap, CAP)
 
 

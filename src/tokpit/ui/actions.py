@@ -98,6 +98,8 @@ ACTIONS: tuple[Action, ...] = (
            ("launch", "relaunch", "history", "check", "diagnose", "help"), 1, "esc"),
     Action("pick", "space", "pick", "pick a run; two picked runs are compared", ("history",), 2, "space"),
     Action("open", "enter", "open", "show or hide evidence and arithmetic of a finding", ("diagnose",), 2, "enter"),
+    Action("reach", "w", "what it takes", "what a rate would take: bytes, bandwidth, acceptance, slots", ("diagnose",),
+           2),
     Action("copy_finding", "y", "copy", "copy the finding with its evidence", ("diagnose",), 3),
     Action("again", "r", "again", "look again", ("diagnose",), 2),
     Action("again", "r", "again", "check again", ("check",), 2),

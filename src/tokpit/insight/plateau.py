@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 
-from tokpit.insight.capacity import Cap, running_cap
+from tokpit.insight.capacity import LOGGED, Cap, running_cap
 from tokpit.insight.curve import FLAT_SLOPE, Curve, service_spread, slope
 from tokpit.insight.facts import Facts
 from tokpit.insight.points import Point
@@ -50,7 +50,7 @@ def explain(curve: Curve, facts: Facts) -> Plateau | None:
         return Plateau(cause=THROTTLED, levels=above)
     seen = _seen_running(above)
     if seen is not None:
-        cap = Cap(seen, "logged", f"the server never ran more than {seen} at once while others waited")
+        cap = _seen_cap(facts, seen)
         policy = known is not None and known.value > seen * 1.1
         return Plateau(cause=POLICY if policy else CAP, levels=above, cap=cap, waves=wave_model(curve.points, seen))
     inferred = curve.cap_in_curve
@@ -115,6 +115,15 @@ def _seen_running(levels: tuple[Point, ...]) -> int | None:
         return None
     most = [p.running or 0.0 for p in known]
     return round(max(most)) if max(most) <= 1.1 * min(most) and max(most) < 0.9 * levels[-1].concurrency else None
+
+
+def _seen_cap(facts: Facts, seen: int) -> Cap:
+    """What sets a cap that was only seen: the pool that gives the same number, where one does."""
+    told = f"the server never ran more than {seen} at once while others waited"
+    cap = running_cap(msgspec.structs.replace(facts, max_running_requests=seen))
+    if cap is None or cap.value != seen or cap.by == LOGGED:
+        return Cap(seen, LOGGED, told)
+    return Cap(seen, cap.by, f"{cap.arithmetic}; {told}", cap.per_request)
 
 
 def _grows(levels: tuple[Point, ...]) -> bool:

@@ -56,6 +56,10 @@ def test_a_cap_that_was_seen_to_hold_decides_where_times_are_noisy() -> None:
     found = one(findings(points, state_slots=9, slots_per_request=3), "QUEUE_LIMITED_BY_STATE_SLOTS")
     assert "floor(9 state slots / 3 per request) = 3" in found.arithmetic
     assert "3 at C=6 and 6 at C=9" in found.claim
+    assert "too noisy to judge by" in found.arithmetic
+    seen = one(findings(points, engine="sglang", state_slots=9, slot_choices="1,3,4,5"), "QUEUE_LIMITED_BY_STATE_SLOTS")
+    assert "floor(9 state slots / 3 per request) = 3" in seen.arithmetic
+    assert "never ran more than 3 at once" in seen.arithmetic
     free = tuple(msgspec.structs.replace(p, running=p.concurrency, queued=0) for p in points)
     assert "QUEUE_LIMITED_BY_STATE_SLOTS" not in codes(findings(free, state_slots=9, slots_per_request=3))
 

@@ -24,6 +24,8 @@ from tokpit.store.live import LiveStore
 from tokpit.transport.base import Host, HostSpec, Prompt
 
 if TYPE_CHECKING:
+    from tokpit.config.settings import AlarmPreferences
+    from tokpit.ops.alarms import Book, Tell
     from tokpit.ops.recording import Recorder, Sink
     from tokpit.store.history import History
 
@@ -56,6 +58,8 @@ class Session:
         self.recording: Path | None = None
         """The recording that was asked for and is under way."""
         self._hosts: dict[str, Host] = {}
+        self.alarms: Book | None = None
+        """Alarms that stand, while they are watched."""
         self._recorders: dict[str, Recorder] = {}
         self._history_path = history_path
         self._history: History | None = None
@@ -179,6 +183,14 @@ class Session:
         from tokpit.ops.gate import execute
 
         return await execute(self, command(command_id), args)
+
+    def watch_alarms(self, preferences: AlarmPreferences, tell: Tell) -> None:
+        """Look at all servers and hosts regularly; `tell` hears of alarms as they begin and end."""
+        from tokpit.ops.alarms import Watch
+
+        watch = Watch(self, preferences, tell)
+        self.alarms = watch.book
+        self.supervisor.start("alarms", watch.run())
 
     def keep_ring(self, *, minutes: float, max_bytes: int) -> None:
         """Keep the last minutes of all records on disk until the session ends. Raises StoreError."""

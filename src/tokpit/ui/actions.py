@@ -60,8 +60,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("copy_line", "y", "copy", "copy the command line; the line or rows in view where the log has the focus",
            ("cockpit",), 6, "y", "servers"),
     Action("export", "e", "export", "write log, figures and screen into files", ("cockpit",), 6, "e", "view"),
-    Action("export", "e", "export", "write the run under the cursor into files", ("history",), 4),
-    Action("export", "e", "export", "write the findings into a file", ("diagnose",), 4),
+    Action("export", "e", "export", "write the run, or two picked ones compared, as HTML, md, csv, json", ("history",),
+           4),
+    Action("export", "e", "export", "write the findings as a report (HTML, md) and as text", ("diagnose",), 4),
     Action("stop_server", "x", "stop", "stop the selected server (asks first)", ("cockpit",), 3, group="servers"),
     Action("history", "h", "history", "stored runs", ("cockpit",), 2, group="servers"),
     Action("refresh_host", "r", "refresh", "look at the host again now", ("cockpit",), 6, group="servers"),
@@ -80,6 +81,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("speed(-1)", "less_than_sign", "slower", "a recording plays slower", _TIMED, 11, "<", "time"),
     Action("speed(1)", "greater_than_sign", "quicker", "a recording plays quicker", _TIMED, 11, ">", "time"),
     Action("save_last", "w", "save", "save the last minutes as a recording", _TIMED, 6, "w", "time"),
+    Action("acknowledge", "A", "acknowledge", "alarms of the selected server are known", ("cockpit",), 8,
+           group="servers"),
     Action("record", "ctrl+r", "record", "record from now on into a file; again: end it", _TIMED, 8, "^r", "time"),
     Action("follow", "f", "follow", "go to the end of the log and stay there", ("cockpit",), 4, "f", "log"),
     Action("level", "v", "level", "log shows all but polls, everything, warnings, errors", ("cockpit",), 4, "v", "log"),
@@ -118,6 +121,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("command_palette", "ctrl+p", "palette", "everything by name", _ALL, 3, "^p"),
     Action("jump", "colon", "jump", "everything by name", _OPEN, 10, ":"),
     Action("tour", "T", "tour", "the first five things to know", ("cockpit",), 10),
+    Action("suspend_process", "ctrl+z", "suspend", "back to the shell for a while; `fg` returns", _ALL, 12, "^z"),
     Action("help", "question_mark", "help", "keys of this screen",
            ("cockpit", "history", "check", "diagnose", "fleet"), 0, "?"),
     Action("quit", "q", "quit", "leave; servers and launches live on", ("cockpit", "fleet"), 0, "q"),
@@ -125,8 +129,15 @@ ACTIONS: tuple[Action, ...] = (
 
 
 SCREENS = tuple(dict.fromkeys(screen for action in ACTIONS for screen in action.screens))
-UNTYPED = frozenset({"ctrl+s", "ctrl+y", "escape", "ctrl+r"})
+UNTYPED = frozenset({"ctrl+s", "ctrl+y", "escape", "ctrl+r", "ctrl+z"})
 """Keys that work while a field is being typed into."""
+
+
+APP_WIDE = frozenset({
+    "next_theme", "command_palette", "jump", "help", "quit", "history", "go", "tour", "save_last", "record",
+    "acknowledge", "suspend_process",
+})  # fmt: skip
+"""Actions of the application, bound on every screen that has them."""
 
 
 def actions_for(screen: str, keys: Mapping[str, str] | None = None) -> list[Action]:
@@ -158,11 +169,10 @@ def written(key: str) -> str:
 
 def bindings_for(screen: str) -> list[BindingType]:
     """Textual bindings of a screen. Keys of the whole application are bound on every screen too."""
-    app_wide = {"next_theme", "command_palette", "jump", "help", "quit", "history", "go", "tour", "save_last", "record"}
     return [
         Binding(
             a.key,
-            f"app.{a.id}" if a.id.partition("(")[0] in app_wide else a.id,
+            f"app.{a.id}" if a.id.partition("(")[0] in APP_WIDE else a.id,
             a.label,
             show=False,
             id=binding_id(screen, a),

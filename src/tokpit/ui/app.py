@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -387,4 +388,7 @@ async def run_app(
     )
     if problem:
         app.report(problem)
+    watch = getattr(session, "watch_alarms", None)
+    if watch is not None and preferences.alarms.enabled:
+        watch(preferences.alarms, partial(app.tell_alarm, preferences.alarms))
     await app.run_async()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from tokpit.domain.hostfacts import HostFacts, ModelFacts
 from tokpit.domain.records import LogRecord
@@ -21,6 +22,16 @@ class SglangEngine(FolderEngine):
     packages = ("sglang",)
     process_words = ("sglang",)
     env_prefixes = ("SGLANG_", "SGL_")
+
+    @property
+    def host_cache_reserve_bytes(self) -> int:
+        """See Engine."""
+        return cast(int, self._part("capacity").HICACHE_RESERVE_BYTES)
+
+    @property
+    def state_slot_choices(self) -> Sequence[int]:
+        """See Engine."""
+        return cast(Sequence[int], self._part("capacity").slot_choices())
 
     def findings(self, records: Sequence[LogRecord], silent_s: float | None = None) -> Sequence[Verdict]:
         """See Engine."""

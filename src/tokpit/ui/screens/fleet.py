@@ -95,7 +95,13 @@ class FleetPanel(ScrolledPanel):
         up = state is not None and state.link is not None and state.link.state is LinkState.UP
         rtt = state.link.rtt_s if up and state is not None and state.link is not None else None
         row.append(
-            (fit(f"{glyph} {figures.number(rtt * 1000, 0)} ms" if rtt is not None else f"{glyph} {word}", 10), style)
+            (
+                fit(
+                    f"{glyph} {figures.number(rtt * 1000, 0)} ms" if rtt is not None else f"{glyph} {word}",
+                    columns["link"],
+                ),
+                style,
+            )
         )
         row.append((" ", "fg"))
         if state is None:
@@ -158,7 +164,9 @@ class FleetPanel(ScrolledPanel):
             return [(trouble, "bad")]
         if not state.server_ids:
             return [("no server" if state.memory is not None else "looking …", "dim")]
-        spans: list[Span] = []
+        alarms = self.view.alarms(state.name, *state.server_ids)
+        new = any(not alarm.acknowledged for alarm in alarms)
+        spans: list[Span] = [(f"{'▲' if new else '△'}{len(alarms)}", "bad-bold" if new else "dim")] if alarms else []
         for server_id in state.server_ids:
             spans += [*(((" ", "fg"),) if spans else ()), *self._server(self.view.store.servers[server_id])]
         return spans

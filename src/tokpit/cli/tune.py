@@ -49,7 +49,12 @@ _STOPPED = (
 @click.option("--method", type=click.Choice(["auto", "grid", "optuna"]),
               help="grid: every candidate that can win, the likeliest first. optuna: its TPE takes turns with that. "
                    "[default: auto, Optuna where it is installed]")  # fmt: skip
-@click.option("--patience", type=int, metavar="N", help="End after N starts that bring nothing better.  [default: 8]")
+@click.option(
+    "--patience",
+    type=int,
+    metavar="N",
+    help="End after N starts that bring nothing better.  [default: 12, or 7% of the candidates if more]",
+)
 @click.option("--repeats", type=int, metavar="N",
               help="Measure finalist and first server N times more, in turns.  [default: 1]")  # fmt: skip
 @click.option("--seed", type=int, metavar="N", help="Of the search.  [default: 0]")

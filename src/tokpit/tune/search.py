@@ -17,7 +17,7 @@ from tokpit.tune.space import key_of
 from tokpit.tune.suggest import Suggest
 
 _CURIOUS = 1.05
-"""What a number of drafts that was never measured is given in advance."""
+"""What each value that was never measured is given in advance."""
 
 
 class Search:
@@ -144,6 +144,6 @@ class Search:
 
     def _promise(self, choice: Choice) -> tuple[float, tuple[float, ...]]:
         expected = self.knowledge.expected(choice)
-        more = _CURIOUS if self.knowledge.new_drafts(choice) else 1.0
+        more = _CURIOUS ** self.knowledge.unseen(choice)
         capable = capability(self.knowledge.settings(choice), self.knowledge.cap(choice).value)
         return (expected * more if expected is not None else 0.0), capable

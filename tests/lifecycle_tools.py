@@ -29,7 +29,10 @@ if os.environ.get("FAKE_SHM"):
 code += "time.sleep(600)\\n"
 worker = subprocess.Popen([title, "-c", code], executable=sys.executable,
                           start_new_session=bool(os.environ.get("FAKE_LEAVES")))
-if os.environ.get("FAKE_FAILS"):
+if os.environ.get("FAKE_WAITS") and "--headless" not in sys.argv:
+    time.sleep(600)
+rank = flag("--node-rank", "")
+if os.environ.get("FAKE_FAILS") and rank == os.environ.get("FAKE_FAILS_RANK", rank):
     print(os.environ["FAKE_FAILS"], flush=True)
     worker.kill()
     sys.exit(1)
@@ -43,6 +46,11 @@ def end(number, frame):
 signal.signal(signal.SIGTERM, end)
 if os.environ.get("FAKE_FORGETS"):
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
+
+if "--headless" in sys.argv:
+    print("INFO 11-30 03:00:02 [core.py:1] rank %s waits for work" % flag("--node-rank", "?"), flush=True)
+    while True:
+        time.sleep(1)
 
 class Api(http.server.BaseHTTPRequestHandler):
     def answer(self, page):

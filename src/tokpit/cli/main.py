@@ -31,6 +31,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "tune": ("tune", "Find the best settings of a server; it is put back at the end."),
     "ab": ("ab", "Compare a server with the same under other settings, in alternating blocks."),
     "plan": ("plan", "Plan a job of many requests from measured sweeps: hours, hosts, cost."),
+    "fleet": ("fleet", "Check, sweep or stop several servers, one after another."),
     "runs": ("runs", "List stored runs, or show one."),
     "alarms": ("alarms", "Watch hosts and print alarms as they begin and end."),
     "record": ("record", "Record hosts into a file; save or cut what was recorded."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tokpit.errors import UsageError
-from tokpit.ops import adopt, check, launch, relaunch, stop, sweep
+from tokpit.ops import adopt, check, fleet, launch, relaunch, stop, sweep
 from tokpit.ops.gate import Command, Risk
 from tokpit.ops.tuning import ab
 from tokpit.ops.tuning import start as tuning
@@ -61,6 +61,32 @@ COMMANDS: tuple[Command, ...] = (
         prepare=sweep.prepare,
         keys=("s",),
         contexts=("server",),
+    ),
+    Command(
+        id="fleet.check",
+        title="Check several servers",
+        help="Check the selected servers one after another.",
+        risk=Risk.LOAD,
+        prepare=fleet.prepare_check,
+        contexts=("fleet",),
+        asks=True,
+    ),
+    Command(
+        id="fleet.sweep",
+        title="Sweep several servers",
+        help="Sweep the selected servers one after another.",
+        risk=Risk.LOAD,
+        prepare=fleet.prepare_sweep,
+        contexts=("fleet",),
+        asks=True,
+    ),
+    Command(
+        id="fleet.stop",
+        title="Stop several servers",
+        help="End the selected servers one after another.",
+        risk=Risk.DESTRUCTIVE,
+        prepare=fleet.prepare_stop,
+        contexts=("fleet",),
     ),
     Command(
         id="sweep.stop",

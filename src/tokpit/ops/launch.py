@@ -117,6 +117,10 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
 
     `plan`: a Plan made before, started as it is, instead of `spec` and `force`.
     """
+    if "plan" not in args and args["spec"].ranks:
+        from tokpit.ops import nodes
+
+        return await nodes.prepare(session, args)
     made: Plan = args.get("plan") or await plan(session, args["spec"], force=bool(args.get("force")))
     spec = made.spec
     host = session.host(spec.host)

@@ -63,6 +63,11 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
             f"{info.label} is job {info.job.id}: a queue gives no place back at once, so it is not relaunched",
             hint="cancel it with tokpit stop and launch it anew with --method slurm",
         )
+    if info.ranks:
+        raise UsageError(
+            f"{info.label} is one of {len(info.ranks)} ranks, which are not relaunched together yet",
+            hint="stop it and launch it anew on the same hosts",
+        )
     changes = dict(args.get("changes") or {})
     unknown = set(changes) - set(Settings.__struct_fields__)
     if unknown:

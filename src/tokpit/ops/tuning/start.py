@@ -95,6 +95,11 @@ async def prepare_resume(session: Session, args: Mapping[str, Any]) -> Prepared:
             hint=f"put the first server back with: tokpit tune --restore {journal.id}",
         )
     experiment = msgspec.convert(begin.data["experiment"], Experiment)
+    if hidden := [name for name, value in experiment.env.items() if value == "***"]:
+        raise UsageError(
+            f"experiment {journal.id} set {', '.join(hidden)}, whose value is a secret and was not written down",
+            hint=f"put the first server back with: tokpit tune --restore {journal.id}, and begin anew",
+        )
     await session.connected(first.spec.host)
     ready = _again(experiment, first, begin.data)
     trials = [msgspec.convert(event.data["trial"], Trial) for event in events if event.kind == "trial"]

@@ -17,6 +17,8 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 
+import msgspec
+
 from tokpit.domain.hostfacts import HostFacts, ModelFacts
 from tokpit.domain.settings import Settings
 from tokpit.domain.tuning import Choice, CurvePoint, Trial
@@ -39,6 +41,14 @@ VARY = {
     "state_slots": [24, 48, 96, 144, 192, 256, 320],
     "max_running": [8, 16, 24, 32, 48, 64, 96],
 }
+POLICY = "--policy"
+VARY_WITH_POLICY = {
+    "mtp_steps": "0..4",
+    "state_slots": [48, 96, 192, 256],
+    "max_running": [16, 32, 48, 64],
+    POLICY: ["a", "b", "c", "d"],
+}
+"""A flag of which nothing is known: it changes the rate by a tenth, and against the grain with many drafts."""
 BASE = Settings(
     model=story.MODEL_PATH, served_name=story.MODEL_NAME, port=30000, tp=1, mem_fraction=0.85, spec_method="mtp",
     spec_steps=3, spec_topk=1, spec_draft_tokens=4, mamba_strategy="extra_buffer", state_slots=48, hicache=True,
@@ -49,8 +59,17 @@ OBJECTIVE = Objective()
 FREE_GIB = sim_plan.total_gib()
 
 
+def factor(choice: Choice) -> float:
+    """What the unknown flag does to the rate."""
+    policy = choice.get(POLICY)
+    if policy == "c" and int(choice["spec_steps"] or 0) >= 3:
+        return 0.88
+    return {"b": 0.92, "c": 1.1, "d": 0.96}.get(str(policy), 1.0)
+
+
 def world(settings: Settings) -> tuple[sim_plan.Plan | None, str]:
     """The server that these settings make, or the code of its failure."""
+    settings = msgspec.structs.replace(settings, raw=())
     args = parse(["--model-path", story.MODEL_PATH, *ENGINE.to_flags(settings, story.VERSION)[2:]], "sglang")
     try:
         made = sim_plan.make_plan(args, FREE_GIB)
@@ -74,7 +93,7 @@ def truth(key: tuple[tuple[str, object], ...]) -> float:
     from tokpit.tune.space import settings_of
 
     made, _ = world(settings_of(BASE, dict(key)))  # type: ignore[arg-type]  # the values are a Choice's
-    return max(rate(made, c)[0] for c in LEVELS) if made is not None else 0.0
+    return factor(dict(key)) * max(rate(made, c)[0] for c in LEVELS) if made is not None else 0.0  # type: ignore[arg-type]  # a Choice
 
 
 def measure(number: int, choice: Choice, settings: Settings, rng: random.Random, noise: float, role: str) -> Trial:
@@ -85,7 +104,7 @@ def measure(number: int, choice: Choice, settings: Settings, rng: random.Random,
     points = []
     for level in LEVELS:
         tps, running = rate(made, level)
-        seen = tps * rng.gauss(1.0, noise)
+        seen = tps * factor(choice) * rng.gauss(1.0, noise)
         points.append(
             CurvePoint(
                 concurrency=level, tps=seen, half=2 * noise * seen, running=float(running),
@@ -109,7 +128,8 @@ def tokpit(space: Space, seed: int, budget: int, noise: float, *, with_optuna: b
         roofline=Roofline(weights_gb=54, gpus=1, bandwidth_gbps=1792),
     )  # fmt: skip
     # The first server is the one that runs: measuring it costs no start.
-    first = measure(0, {"spec_steps": 3, "state_slots": 48, "max_running": None}, BASE, rng, noise, "first")
+    policy: Choice = {POLICY: "a"} if any(axis.name == POLICY for axis in space.axes) else {}
+    first = measure(0, {"spec_steps": 3, "state_slots": 48, "max_running": None, **policy}, BASE, rng, noise, "first")
     search = Search(
         knowledge, noise=0.02, patience=10**6, suggest=suggesting.optuna(space, seed) if with_optuna else None
     )
@@ -174,9 +194,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--noise", type=float, default=0.015, help="relative standard deviation of one measurement")
+    parser.add_argument("--policy", action="store_true", help="vary a flag of which nothing is known as well")
     parser.add_argument("--share", type=float, default=0.15, help="of the grid's starts")
     given = parser.parse_args()
-    space = read_space(VARY)
+    space = read_space(VARY_WITH_POLICY if given.policy else VARY)
     values = {key_of(c): truth(key_of(c)) for c in space.candidates()}
     best_key, best = max(values.items(), key=lambda item: item[1])
     budget = int(given.share * space.size)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from tokpit.cli.context import Options
 from tokpit.errors import UsageError
+
+if TYPE_CHECKING:
+    from tokpit.ops.session import Session
 
 
 @click.command(hidden=True)
@@ -30,5 +34,17 @@ def cockpit(options: Options, hosts: tuple[str, ...]) -> None:
             for name in names:
                 session.add_host(name)
             await options.open_app(session, theme=options.theme)  # type: ignore[misc]  # checked above
+            tell_of_experiments(session)
 
     asyncio.run(main())
+
+
+def tell_of_experiments(session: Session) -> None:
+    """Why it takes a while to leave: an experiment under way puts its first server back before the links are closed."""
+    for tuning in session.store.tunings.values():
+        if tuning.phase not in {"done", "stopped", "failed"}:
+            click.echo(
+                f"tokpit: the experiment on {tuning.target} ends, its first server is put back; Ctrl-C leaves that to: "
+                f"tokpit tune --restore {tuning.id}",
+                err=True,
+            )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tokpit.cli.cockpit import tell_of_experiments
 from tokpit.cli.context import Options
 from tokpit.cli.output import to_json
 from tokpit.cli.progress import show_operations
@@ -45,6 +46,7 @@ async def _cockpit(options: Options, clock: float) -> None:
 
     async with SimHost(clock_factor=clock, running=True) as sim, _session(sim, options) as session:
         await options.open_app(session, theme=options.theme)  # type: ignore[misc]  # checked by the caller
+        tell_of_experiments(session)
 
 
 async def _headless(as_json: bool, clock: float) -> None:

@@ -49,7 +49,12 @@ _STOPPED = (
 @click.option("--method", type=click.Choice(["auto", "grid", "optuna"]),
               help="grid: every candidate that can win, the likeliest first. optuna: its TPE takes turns with that. "
                    "[default: auto, Optuna where it is installed]")  # fmt: skip
-@click.option("--patience", type=int, metavar="N", help="End after N starts that bring nothing better.  [default: 8]")
+@click.option(
+    "--patience",
+    type=int,
+    metavar="N",
+    help="End after N starts that bring nothing better.  [default: 12, or 7% of the candidates if more]",
+)
 @click.option("--repeats", type=int, metavar="N",
               help="Measure finalist and first server N times more, in turns.  [default: 1]")  # fmt: skip
 @click.option("--seed", type=int, metavar="N", help="Of the search.  [default: 0]")
@@ -60,6 +65,7 @@ _STOPPED = (
 @click.option("--report", "report", type=click.Path(dir_okay=False), metavar="FILE", help="Write the report there.")
 @click.option("--resume", metavar="ID", help="Go on with an experiment that was cut off.")
 @click.option("--restore", metavar="ID", help="Put the first server of an experiment that was cut off back.")
+@click.option("--show", metavar="ID", help="Print the report of an experiment that has ended.")
 @click.option("--list", "listed", is_flag=True, help="List experiments and whether their first server is back.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -78,7 +84,9 @@ def tune(options: Options, /, **values: Any) -> int | None:
     tokpit tune --resume 6g2h52         tokpit tune --restore 6g2h52
     """
     if values["listed"]:
-        return _list(values["as_json"])
+        return _list(options.session().journals, values["as_json"])
+    if values["show"]:
+        return _show(options.session().journals, values["show"], values["as_json"])
     if sum(bool(values[name]) for name in ("resume", "restore", "dry_run")) > 1:
         raise UsageError("--resume, --restore and --dry-run exclude each other")
     if values["restore"]:
@@ -151,7 +159,7 @@ async def _tune(session: Session, experiment: Experiment | None, values: dict[st
         except OSError as error:
             raise StoreError(
                 f"the report cannot be written to {values['report']}: {error.strerror}",
-                hint=f"it is kept: tokpit tune --list, experiment {done.id}",
+                hint=f"it is kept: tokpit tune --show {done.id}",
             ) from error
     if values["as_json"]:
         to_json(done)
@@ -190,11 +198,10 @@ async def _restore(session: Session, values: dict[str, Any]) -> int:
     return 0
 
 
-def _list(as_json: bool) -> int:
-    from tokpit.ops.tuning.start import folder
+def _list(folder: Path, as_json: bool) -> int:
     from tokpit.store.journal import entries
 
-    found = entries(folder())
+    found = entries(folder)
     if as_json:
         to_json(found)
         return 0
@@ -207,6 +214,21 @@ def _list(as_json: bool) -> int:
         for e in found
     ]
     table(("EXPERIMENT", "BEGAN", "SERVER", "WHAT", "STATE"), rows)
+    return 0
+
+
+def _show(folder: Path, text: str, as_json: bool) -> int:
+    from tokpit.store.journal import Journal
+
+    journal = Journal.find(folder, text)
+    ended = [event.data for event in journal.events() if event.kind == "end" and "tuning" in event.data]
+    if not ended:
+        raise UsageError(
+            f"experiment {journal.id} has no report: it was cut off or put back before its end",
+            hint=f"go on with: tokpit tune --resume {journal.id}" if journal.first() is not None else "",
+        )
+    tuning = ended[-1]["tuning"]
+    to_json(tuning) if as_json else click.echo(sanitize_lines(str(tuning.get("report", ""))))
     return 0
 
 

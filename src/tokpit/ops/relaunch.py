@@ -58,16 +58,6 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     Raises LaunchError where the server cannot be started again from its command line, UsageError, StopError, HostError.
     """
     info = await resolve_server(session, args.get("server_id") or args["target"])
-    if info.job is not None:
-        raise UsageError(
-            f"{info.label} is job {info.job.id}: a queue gives no place back at once, so it is not relaunched",
-            hint="cancel it with tokpit stop and launch it anew with --method slurm",
-        )
-    if info.ranks:
-        raise UsageError(
-            f"{info.label} is one of {len(info.ranks)} ranks, which are not relaunched together yet",
-            hint="stop it and launch it anew on the same hosts",
-        )
     changes = dict(args.get("changes") or {})
     unknown = set(changes) - set(Settings.__struct_fields__)
     if unknown:
@@ -112,8 +102,19 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
 async def spec_of(session: Session, info: ServerInfo) -> LaunchSpec:
     """How a running server was started, as far as it can be started so again.
 
-    Raises LaunchError where its command line is not one that can, or where it runs in a container; HostError.
+    Raises LaunchError where its command line is not one that can, or where it runs in a container; UsageError for a
+    batch job or one of several ranks; HostError.
     """
+    if info.job is not None:
+        raise UsageError(
+            f"{info.label} is job {info.job.id}: a queue gives no place back at once, so it is not relaunched",
+            hint="cancel it with tokpit stop and launch it anew with --method slurm",
+        )
+    if info.ranks:
+        raise UsageError(
+            f"{info.label} is one of {len(info.ranks)} ranks, which are not relaunched together yet",
+            hint="stop it and launch it anew on the same hosts",
+        )
     host = session.host(info.host)
     recognised = engine_of(info.engine).recognise(info.argv)
     if recognised is None:

@@ -109,6 +109,13 @@ class Session:
                 self._history = await History.open(self._history_path or state_dir() / "history.sqlite")
         return self._history
 
+    @property
+    def journals(self) -> Path:
+        """Folder of the journals of experiments: beside the history."""
+        from tokpit.config.paths import state_dir
+
+        return (self._history_path.parent if self._history_path is not None else state_dir()) / "tune"
+
     def add_host(self, name: str) -> HostSpec:
         """Make a host known by inventory name, ssh_config name or address. Raises UnknownHost, ConfigError."""
         spec = self.inventory.resolve(name)

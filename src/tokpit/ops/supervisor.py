@@ -40,10 +40,10 @@ class Supervisor:
 
     async def close(self) -> None:
         """End everything, newest first, so that readers end before what they read from."""
-        for task in reversed(list(self._tasks.values())):
-            if not task.done():
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        # One that puts something in order as it ends may start others.
+        while alive := [task for task in self._tasks.values() if not task.done()]:
+            alive[-1].cancel()
+            await asyncio.gather(alive[-1], return_exceptions=True)
         self._tasks.clear()
 
     def _done(self, task: asyncio.Task[Any]) -> None:

@@ -53,8 +53,14 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     finalists: int = 1
     noise: float = 0.02
     """Relative differences below it are no differences, whatever the intervals say."""
-    patience: int = 8
-    """Starts in a row that bring nothing new before the search ends."""
+    patience: int | None = None
+    """Starts in a row that bring nothing better before the search ends; None: 12, or 7 % of the candidates if more."""
+
+    def patience_for(self, candidates: int) -> int:
+        """Of a space of so many candidates; a grid is gone through to its end."""
+        if self.method == "grid":
+            return candidates
+        return self.patience if self.patience is not None else max(12, round(0.07 * candidates))
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -20,6 +21,7 @@ HOST_CACHE = frozenset({"hicache_gb", "kv_offload_gib", "hicache_ratio", "hicach
 """What holds past prompts in host memory: read only where prompts share a prefix."""
 DEMAND = ("state_slots", "max_running", "spec_steps", "kv_tokens")
 """What takes more GPU memory the larger it is."""
+_MODELLED = CAPACITY | HOST_CACHE | {"spec_steps", "tp"}
 _HOST_CODES = ("HOST_MEM", "HICACHE", "HOST_OOM", "SHM")
 _GPU_CODES = ("OOM", "NO_KV", "NO_STATE", "WEIGHTS_TOO")
 
@@ -52,6 +54,9 @@ class Knowledge:
         self.levels, self.objective, self.error_rate = tuple(levels), objective, error_rate
         self._cap_of, self._shared = cap_of, shared_prefix
         self._steps: dict[Key, Steps] = {}
+        self._all = Steps(roofline)
+        self._seen: list[tuple[Choice, Seen]] = []
+        self._factors: dict[tuple[str, Value], float] | None = None
         self._roofline = roofline
         self._caps: dict[Key, Cap] = {}
         self._failed: list[Trial] = []
@@ -109,16 +114,18 @@ class Knowledge:
                 # Fewer ran than were there to run: memory, not the cap, held them back.
                 self._limited.append((trial.choice, seen))
                 running = min(running, seen)
-            steps.add(
-                Seen(
-                    drafts=self.drafts(trial.choice),
-                    running=running,
-                    ranks=self.ranks(trial.choice),
-                    tps=point.tps,
-                    high=point.tps + half_of(point),
-                    accept_len=point.accept_len,
-                )
+            level = Seen(
+                drafts=self.drafts(trial.choice),
+                running=running,
+                ranks=self.ranks(trial.choice),
+                tps=point.tps,
+                high=point.tps + half_of(point),
+                accept_len=point.accept_len,
             )
+            steps.add(level)
+            self._all.add(level)
+            self._seen.append((trial.choice, level))
+            self._factors = None
 
     # --- judging
 
@@ -129,13 +136,21 @@ class Knowledge:
         return self._value(choice, self._steps_of(choice).rate_at_most)
 
     def expected(self, choice: Choice) -> float | None:
-        """The value that it will probably have; None before anything like it was measured."""
-        found = self._value(choice, self._steps_of(choice).rate)
-        return found[0] if found is not None else None
+        """The value that it will probably have; None before anything was measured.
 
-    def new_drafts(self, choice: Choice) -> bool:
-        """Whether its number of drafts was never measured."""
-        return self.drafts(choice) not in self._steps_of(choice).measured
+        By the steps of all candidates, times what each other setting's value was seen to do to them.
+        """
+        found = self._value(choice, self._all.rate)
+        if found is None:
+            return None
+        factors = self._measured_factors()
+        return found[0] * math.prod(factors.get((name, choice[name]), 1.0) for name in self._others(choice))
+
+    def unseen(self, choice: Choice) -> int:
+        """How many of its values that change a step were never measured."""
+        known = {(name, c[name]) for c, _ in self._seen for name in self._others(c)}
+        new = sum((name, choice[name]) not in known for name in self._others(choice))
+        return new + (self.drafts(choice) not in self._all.measured)
 
     def hopeless(self, choice: Choice, best: Score | None) -> LeftOut | None:
         """Why it need not be started, or None."""
@@ -196,10 +211,26 @@ class Knowledge:
             words += f" ({cap.arithmetic})"
         return value, words
 
+    def _others(self, choice: Choice) -> list[str]:
+        """Settings whose effect on a step no model here knows."""
+        return [name for name in choice if name not in _MODELLED]
+
+    def _measured_factors(self) -> dict[tuple[str, Value], float]:
+        """What each value of those settings does to the rate: mean of measured / fitted, drawn towards 1."""
+        if self._factors is None:
+            gaps: dict[tuple[str, Value], list[float]] = {}
+            for choice, seen in self._seen:
+                fitted = self._all.rate(seen.drafts, seen.running, seen.ranks)
+                if not fitted:
+                    continue
+                for name in self._others(choice):
+                    gaps.setdefault((name, choice[name]), []).append(math.log(seen.tps / fitted))
+            self._factors = {key: math.exp(math.fsum(found) / (len(found) + 1)) for key, found in gaps.items()}
+        return self._factors
+
     def _steps_of(self, choice: Choice) -> Steps:
         """Steps of the candidates that differ from this one only in what does not change a step of so many."""
-        free = CAPACITY | HOST_CACHE | {"spec_steps", "tp"}
-        key = tuple((name, value) for name, value in key_of(choice) if name not in free)
+        key = tuple((name, value) for name, value in key_of(choice) if name not in _MODELLED)
         if key not in self._steps:
             self._steps[key] = Steps(self._roofline)
         return self._steps[key]

@@ -17,7 +17,7 @@ from tokpit.tune.space import key_of
 from tokpit.tune.suggest import Suggest
 
 _CURIOUS = 1.05
-"""What a number of drafts that was never measured is given in advance."""
+"""What each value that was never measured is given in advance."""
 
 
 class Search:
@@ -90,7 +90,7 @@ class Search:
         self._alive.pop(key, None)
         self._out.pop(key, None)
         if trial.status == "failed":
-            self._reopen(trial)
+            self._reopen(trial.choice)
         value = score(trial.points, self.knowledge.objective, self.knowledge.error_rate, self.knowledge.first).value
         if self._suggest is not None:
             known = [t.value for t in self.trials if t.value is not None]
@@ -109,15 +109,22 @@ class Search:
 
     def _prune(self) -> None:
         best = self.best()
-        for key, choice in list(self._alive.items()):
-            out = self.knowledge.hopeless(choice, best)
-            if out is not None:
-                self._out[key] = out
-                del self._alive[key]
+        judged: set[Key] = set()
+        while fresh := [key for key in self._alive if key not in judged]:
+            judged.update(fresh)
+            for key in fresh:
+                if key not in self._alive:
+                    continue
+                out = self.knowledge.hopeless(self._alive[key], best)
+                if out is not None:
+                    self._out[key] = out
+                    del self._alive[key]
+                    if out.code == "memory":
+                        self._reopen(out.choice)
 
-    def _reopen(self, failed: Trial) -> None:
-        """What the failed candidate stood for has to stand for itself."""
-        key = key_of(failed.choice)
+    def _reopen(self, choice: Choice) -> None:
+        """What a candidate stood for that does not fit has to stand for itself."""
+        key = key_of(choice)
         freed = [k for k, (stand_in, _) in self._same.items() if key_of(stand_in) == key]
         for one in freed:
             out = self._out.pop(one, None)
@@ -137,6 +144,6 @@ class Search:
 
     def _promise(self, choice: Choice) -> tuple[float, tuple[float, ...]]:
         expected = self.knowledge.expected(choice)
-        more = _CURIOUS if self.knowledge.new_drafts(choice) else 1.0
+        more = _CURIOUS ** self.knowledge.unseen(choice)
         capable = capability(self.knowledge.settings(choice), self.knowledge.cap(choice).value)
         return (expected * more if expected is not None else 0.0), capable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import stat
@@ -15,14 +16,18 @@ import msgspec
 import pytest
 
 from process_tools import alive
+from relay import Relay
+from sshd import Sshd
+from tokpit.config.inventory import Inventory
+from tokpit.domain.records import LinkState
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, Settings
-from tokpit.errors import LaunchError, LoadError, TargetError, UsageError
+from tokpit.domain.tuning import Trial
+from tokpit.errors import HostError, LaunchError, LoadError, TargetError, UsageError
 from tokpit.ops.session import Session
 from tokpit.ops.tuning.ab import Compared
 from tokpit.ops.tuning.place import Place, digest
 from tokpit.ops.tuning.plan import first_of
-from tokpit.ops.tuning.start import folder
 from tokpit.store.journal import Event, Journal, entries
 from tokpit.tune.experiment import Experiment, Limits, Search
 
@@ -45,6 +50,10 @@ def experiment(info: ServerInfo, **changes: Any) -> Experiment:
     return msgspec.structs.replace(made, **changes)
 
 
+def trials(session: Session) -> list[Trial]:
+    return [trial for tuning in session.store.tunings.values() for trial in tuning.trials]
+
+
 async def running(session: Session, first: ServerInfo) -> list[ServerInfo]:
     return [s for s in await session.find(first.host) if s.port == first.port]
 
@@ -52,8 +61,8 @@ async def running(session: Session, first: ServerInfo) -> list[ServerInfo]:
 async def check_first_is_back(session: Session, first: ServerInfo, experiment_id: str) -> ServerInfo:
     (back,) = await running(session, first)
     assert back.argv == first.argv
-    assert Journal.find(folder(), experiment_id).first() is None, "what may hold secrets goes with the end"
-    assert {e.id: e.state for e in entries(folder())}[experiment_id] == "ended"
+    assert Journal.find(session.journals, experiment_id).first() is None, "what may hold secrets goes with the end"
+    assert {e.id: e.state for e in entries(session.journals)}[experiment_id] == "ended"
     return back
 
 
@@ -61,7 +70,7 @@ async def test_a_stop_ends_what_is_under_way_and_brings_the_first_server_back(
     session: Session, first: ServerInfo
 ) -> None:
     task = asyncio.create_task(session.execute("tune.start", experiment=experiment(first)))
-    while not any(t.status == "starting" for tuning in session.store.tunings.values() for t in tuning.trials):
+    while not any(t.status == "starting" for t in trials(session)):
         await asyncio.sleep(0.01)
         assert not task.done()
     (tuning_id,) = session.store.tunings
@@ -74,17 +83,17 @@ async def test_a_stop_ends_what_is_under_way_and_brings_the_first_server_back(
     await check_first_is_back(session, first, tuning_id)
 
 
-async def test_a_cancelled_experiment_brings_the_first_server_back_before_it_goes(
-    session: Session, first: ServerInfo
+async def test_leaving_the_console_brings_the_first_server_back_before_the_links_are_closed(
+    session: Session, first: ServerInfo, tmp_path: Path
 ) -> None:
-    task = asyncio.create_task(session.execute("tune.start", experiment=experiment(first)))
-    while not any(t.role == "search" for tuning in session.store.tunings.values() for t in tuning.trials):
-        await asyncio.sleep(0.01)
-        assert not task.done()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    (tuning_id,) = session.store.tunings
+    async with Session(session.inventory, history_path=tmp_path / "history.sqlite", assume_yes=True) as leaving:
+        work = leaving.execute("tune.start", experiment=experiment(first))
+        task = leaving.supervisor.start("command:tune.start", work)
+        while not any(t.role == "search" for t in trials(leaving)):
+            await asyncio.sleep(0.01)
+            assert not task.done()
+    assert task.cancelled()
+    (tuning_id,) = leaving.store.tunings
     await check_first_is_back(session, first, tuning_id)
 
 
@@ -99,7 +108,7 @@ async def test_limits_count_the_way_back_and_the_winner_is_kept_where_asked(
     (left,) = await running(session, first)
     assert left.settings.max_running == 8
     assert any("kept" in note for note in done.notes)
-    assert {e.state for e in entries(folder())} == {"ended"}
+    assert {e.state for e in entries(session.journals)} == {"ended"}
 
 
 async def test_a_first_server_that_gives_nothing_ends_it_before_any_restart(
@@ -108,7 +117,7 @@ async def test_a_first_server_that_gives_nothing_ends_it_before_any_restart(
     hopeless = experiment(first, workload={**WORKLOAD, "api": "chat", "timeout_s": 0.001})
     with pytest.raises(LoadError):
         await session.execute("tune.start", experiment=hopeless)
-    ((entry,)) = entries(folder())
+    ((entry,)) = entries(session.journals)
     back = await check_first_is_back(session, first, entry.id)
     assert back.pid == first.pid
 
@@ -119,16 +128,16 @@ async def test_a_first_server_that_does_not_come_back_is_told_with_what_to_do(
     program = engine_dir / "bin" / "vllm"
     whole = program.read_text()
     task = asyncio.create_task(session.execute("tune.start", experiment=experiment(first)))
-    while not any(t.role == "search" and t.points for tuning in session.store.tunings.values() for t in tuning.trials):
+    while not any(t.role == "search" and t.points for t in trials(session)):
         await asyncio.sleep(0.01)
         assert not task.done()
     program.write_text(f"#!{engine_dir}/bin/python\nraise SystemExit('the disk is full')\n")
     with pytest.raises(LaunchError, match="was not put back") as caught:
         await task
-    (entry,) = entries(folder())
+    (entry,) = entries(session.journals)
     assert entry.state == "open"
     assert f"--restore {entry.id}" in caught.value.hint
-    private = folder() / f"{entry.id}.first.json"
+    private = session.journals / f"{entry.id}.first.json"
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     program.write_text(whole)
     await session.execute("tune.restore", id=entry.id)
@@ -157,6 +166,38 @@ async def test_a_against_b_in_alternating_blocks(session: Session, first: Server
     await check_first_is_back(session, first, done.id)
 
 
+async def test_a_lost_link_is_waited_for_and_the_first_server_put_back(
+    sshd: Sshd, engine_dir: Path, mark: str, tmp_path: Path, unused_tcp_port: int
+) -> None:
+    relay = Relay(sshd.port)
+    await relay.open()
+    known = tmp_path / "known_hosts"
+    known.write_text(sshd.host_key_line(f"[127.0.0.1]:{relay.port}"))
+    inventory = Inventory(hosts={"box": sshd.spec("box", port=relay.port, known_hosts=str(known))})
+    settings = Settings(model="tiny", port=unused_tcp_port, max_running=2)
+    spec = LaunchSpec(host="box", engine="vllm", program=(str(engine_dir),), settings=settings)
+    async with Session(inventory, history_path=tmp_path / "history.sqlite", assume_yes=True) as session:
+        await session.execute("server.launch", spec=spec, timeout_s=TIMEOUT_S)
+        (first,) = [s for s in await session.find("box") if s.port == unused_tcp_port]
+        slow = {**WORKLOAD, "requests": 32, "max_tokens": 64}
+        quick = experiment(first, workload=slow, vary={"max_running": "8"}, search=Search(repeats=0))
+        task = asyncio.create_task(session.execute("tune.start", experiment=quick))
+        while not any(t.status == "measuring" and t.role == "search" for t in trials(session)):
+            await asyncio.sleep(0.01)
+            assert not task.done()
+        await relay.close()
+        while session.link("box").state is LinkState.UP:  # type: ignore[union-attr]  # it was connected
+            await asyncio.sleep(0.01)
+        await relay.open()
+        with contextlib.suppress(HostError):
+            await task
+        (tuning_id,) = session.store.tunings
+        back = await check_first_is_back(session, first, tuning_id)
+        assert back.pid != first.pid
+        await session.execute("server.stop", server_id=back.id, term_wait_s=2.0)
+    await relay.close()
+
+
 # --- kill -9 of tokpit in each phase
 
 Reached = Callable[[list[Event], ServerInfo], bool]
@@ -171,11 +212,22 @@ def starts(events: list[Event], line: str = "") -> int:
     return sum(e.kind == "start" and line in {"", e.data["line"]} for e in events)
 
 
-async def killed(tmp_path: Path, first: ServerInfo, reached: Reached) -> str:
+async def killed(session: Session, tmp_path: Path, first: ServerInfo, reached: Reached) -> str:
     """Start an experiment in a tokpit of its own and kill it once its journal shows the phase; the experiment's id."""
     inventory = tmp_path / "hosts.toml"
     inventory.write_text("[hosts.local]\nlocal = true\n")
-    words = ["--inventory", str(inventory), "tune", first.label, "--vary", "max_running=8", "--timeout", "40"]
+    words = [
+        "--inventory",
+        str(inventory),
+        "--history",
+        str(tmp_path / "history.sqlite"),
+        "tune",
+        first.label,
+        "--vary",
+        "max_running=8",
+        "--timeout",
+        "40",
+    ]
     words += ["-c", "8", "-n", "8", "--max-tokens", "8", "--from", "here", "-y"]
     log = tmp_path / "tune.log"
     with log.open("wb") as file:
@@ -184,17 +236,19 @@ async def killed(tmp_path: Path, first: ServerInfo, reached: Reached) -> str:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
     try:
-        while not any(reached(Journal(path.parent, path.stem).events(), first) for path in folder().glob("*.jsonl")):
+        while not any(
+            reached(Journal(path.parent, path.stem).events(), first) for path in session.journals.glob("*.jsonl")
+        ):
             assert process.returncode is None, f"it ended before it was killed: {log.read_text()}"
             await asyncio.sleep(0.01)
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGKILL)
         await process.wait()
-    (entry,) = entries(folder())
+    (entry,) = entries(session.journals)
     while entry.state == "running":  # a child that was about to become another program has the lock until it has
         await asyncio.sleep(0.01)
-        (entry,) = entries(folder())
+        (entry,) = entries(session.journals)
     assert entry.state == "open"
     return entry.id
 
@@ -203,7 +257,7 @@ async def killed(tmp_path: Path, first: ServerInfo, reached: Reached) -> str:
 async def test_after_a_kill_the_first_server_is_put_back(
     session: Session, first: ServerInfo, tmp_path: Path, phase: str
 ) -> None:
-    cut_off = await killed(tmp_path, first, PHASES[phase])
+    cut_off = await killed(session, tmp_path, first, PHASES[phase])
     with pytest.raises(UsageError, match="was cut off") as caught:
         await session.execute("tune.start", experiment=experiment(first, target=first.label))
     assert f"--restore {cut_off}" in caught.value.hint
@@ -220,8 +274,10 @@ async def test_after_a_kill_the_first_server_is_put_back(
 async def test_after_a_kill_the_experiment_goes_on_where_it_was(
     session: Session, first: ServerInfo, tmp_path: Path
 ) -> None:
-    cut_off = await killed(tmp_path, first, PHASES["the first restart"])
-    before = [event.data["trial"] for event in Journal.find(folder(), cut_off).events() if event.kind == "trial"]
+    cut_off = await killed(session, tmp_path, first, PHASES["the first restart"])
+    before = [
+        event.data["trial"] for event in Journal.find(session.journals, cut_off).events() if event.kind == "trial"
+    ]
     done = await session.execute("tune.resume", id=cut_off)
     assert done.id == cut_off
     assert done.phase == "done"

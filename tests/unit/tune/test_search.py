@@ -105,6 +105,23 @@ def test_a_stand_in_that_fails_hands_over_to_the_next() -> None:
     assert search.next() == {"hicache_gb": 100.0, "max_running": 9}
 
 
+def test_what_a_candidate_without_room_stood_for_is_tried_by_itself() -> None:
+    space = read_space({"hicache_gb": "0,400", "max_running": "9", "mtp_steps": "3,4,5"})
+    search = Search(knowledge_of(space), noise=0.02, patience=9)
+    search.tell(first_of(search.knowledge))
+    first = search.next()
+    assert first is not None
+    search.tell(Trial(number=1, choice=first, status="failed", code="HOST_MEM_RESERVE", reason="no room"))
+    second = search.next()
+    assert second is not None
+    assert second["hicache_gb"] == 0.0
+    out = {key_of(item.choice): item.code for item in search.left_out}
+    with_cache = {key_of(c): out.get(key_of(c)) for c in space.candidates() if c["hicache_gb"] == 400.0 and c != first}
+    assert set(with_cache.values()) == {"memory"}
+    without = {out.get(key_of(c)) for c in space.candidates() if c["hicache_gb"] == 0.0}
+    assert "same" not in without, "the one that stands for it can never be tried"
+
+
 def test_fewer_that_ran_than_the_flags_allow_bound_those_that_ask_for_as_much() -> None:
     space = read_space({"state_slots": "240,320", "mtp_steps": "3"})
     knowledge = knowledge_of(space)

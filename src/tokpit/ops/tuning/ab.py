@@ -22,7 +22,6 @@ from tokpit.ops.sweep_plan import read_args
 from tokpit.ops.targets import resolve_server
 from tokpit.ops.tuning.place import Place, digest
 from tokpit.ops.tuning.plan import check_none_open, first_of, server_word
-from tokpit.ops.tuning.start import folder
 from tokpit.store.history import new_id
 from tokpit.store.journal import First, Journal
 from tokpit.transport.base import quote
@@ -84,7 +83,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
 
     async def run() -> Compared:
         begin = {"title": f"A/B: {', '.join(sides.changes)}", "host": sides.info.host, "port": sides.first.port}
-        with Journal.create(folder(), new_id(), sides.first, begin) as journal:
+        with Journal.create(session.journals, new_id(), sides.first, begin) as journal:
             return await _Duel(session, sides, journal, sweep, blocks, args).run()
 
     restarts = sum(1 for one, other in zip(["A", *order(blocks)], [*order(blocks), "A"], strict=True) if one != other)
@@ -105,7 +104,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
 async def _sides(session: Session, args: Mapping[str, Any]) -> Sides:
     info = await resolve_server(session, str(args["target"]))
     first = await first_of(session, info)
-    check_none_open(folder(), first)
+    check_none_open(session.journals, first)
     old = first.spec
     spec: LaunchSpec | None = args.get("spec")
     if spec is None:

@@ -94,6 +94,10 @@ class Board:
             )
         self._publish()
 
+    def runs(self, server: ServerInfo) -> None:
+        """The server that runs now."""
+        self.tuning = msgspec.structs.replace(self.tuning, server=server.id)
+
     def close(self, status: str, why: str, winner: Standing | None, notes: tuple[str, ...]) -> Tuning:
         """The end, with its report."""
         self._live = None

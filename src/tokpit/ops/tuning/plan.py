@@ -140,7 +140,7 @@ async def search_of(session: Session, ready: Ready) -> Search:
     return Search(
         knowledge,
         noise=search.noise,
-        patience=space.size if search.method == "grid" else search.patience,
+        patience=search.patience_for(space.size),
         refused=refused,
         suggest=suggest.optuna(space, search.seed) if with_optuna else None,
     )

@@ -80,11 +80,11 @@ class Tuner:
         try:
             if ended == "done" and self._ready.experiment.keep and winner is not None and not winner.first:
                 self._board.phase("restoring", f"the winner is kept: {words_of(winner.choice)}")
-                await self._place.put(await self._plan(winner.choice))
+                self._board.runs(await self._place.put(await self._plan(winner.choice)))
                 kept = words_of(winner.choice)
             elif self._restarts or await self._gone():
                 self._board.phase("restoring", "the first server is put back")
-                await self._place.put_first_back()
+                self._board.runs(await self._place.put_first_back())
         except TokpitError as second:
             text = f"the first server was not put back: {second.message}"
             self._journal.add("note", text=text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -44,16 +43,9 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     """Candidate, code and reason."""
 
 
-def folder() -> Path:
-    """Where journals are kept."""
-    from tokpit.config.paths import state_dir
-
-    return state_dir() / "tune"
-
-
 async def preview(session: Session, experiment: Experiment) -> Preview:
     """What an experiment would do. Raises what `tune.start` raises before it begins."""
-    ready = await look(session, experiment, folder())
+    ready = await look(session, experiment, session.journals)
     return _preview(ready, await search_of(session, ready))
 
 
@@ -63,7 +55,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     Raises UsageError, TargetError, LaunchError (the server could not be started again), HostError.
     """
     experiment: Experiment = args["experiment"]
-    ready = await look(session, experiment, folder())
+    ready = await look(session, experiment, session.journals)
     search = await search_of(session, ready)
     shown = _preview(ready, search)
 
@@ -75,7 +67,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
             "experiment": experiment,
             "server": ready.info,
         }
-        with Journal.create(folder(), new_id(), ready.first, begin) as journal:
+        with Journal.create(session.journals, new_id(), ready.first, begin) as journal:
             return await _run(session, ready, search, journal, args)
 
     return Prepared(
@@ -91,7 +83,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
 
 async def prepare_resume(session: Session, args: Mapping[str, Any]) -> Prepared:
     """`tune.resume`: `id`, `stop`. Goes on where a crash, a lost link or a stop left it."""
-    journal = Journal.find(folder(), str(args["id"]))
+    journal = Journal.find(session.journals, str(args["id"]))
     first = journal.first()
     if first is None:
         raise UsageError(f"experiment {journal.id} has ended, and its first server was put back")
@@ -103,6 +95,11 @@ async def prepare_resume(session: Session, args: Mapping[str, Any]) -> Prepared:
             hint=f"put the first server back with: tokpit tune --restore {journal.id}",
         )
     experiment = msgspec.convert(begin.data["experiment"], Experiment)
+    if hidden := [name for name, value in experiment.env.items() if value == "***"]:
+        raise UsageError(
+            f"experiment {journal.id} set {', '.join(hidden)}, whose value is a secret and was not written down",
+            hint=f"put the first server back with: tokpit tune --restore {journal.id}, and begin anew",
+        )
     await session.connected(first.spec.host)
     ready = _again(experiment, first, begin.data)
     trials = [msgspec.convert(event.data["trial"], Trial) for event in events if event.kind == "trial"]
@@ -124,7 +121,7 @@ async def prepare_resume(session: Session, args: Mapping[str, Any]) -> Prepared:
 
 async def prepare_restore(session: Session, args: Mapping[str, Any]) -> Prepared:
     """`tune.restore`: `id`. Puts the first server of an experiment back and closes its journal."""
-    journal = Journal.find(folder(), str(args["id"]))
+    journal = Journal.find(session.journals, str(args["id"]))
     first = journal.first()
     if first is None:
         raise UsageError(f"experiment {journal.id}: its first server was put back already")

@@ -157,10 +157,18 @@ class TuneScreen(PumpedScreen):
             fresh = [key for key in self.view.store.tunings if key not in self._before]
             self.tuning_id = fresh[-1] if fresh else ""
         started = self.tuning() is not None
+        self._follow()
         self.set_class(started, "started")
         if started and isinstance(self.focused, Input):
             self.query_one(BoardPanel).focus()
         self._fold()
+
+    def _follow(self) -> None:
+        """The header tells of the process that runs now: each restart makes another."""
+        tuning = self.tuning()
+        if tuning is None or tuning.server == self.view.server_id or tuning.server not in self.view.store.servers:
+            return
+        self.console.select(self.view.store.servers[tuning.server].info.host, tuning.server)
 
     def on_resize(self) -> None:
         """The leaderboard keeps what it needs, the rest is shared."""

@@ -84,6 +84,23 @@ def test_a_failed_request_is_counted_and_an_open_loop_is_named_by_its_rate(tmp_p
     assert len(level.result["rows"]) == 21
 
 
+def test_a_tool_that_counts_chunks_contradicts_itself_and_is_told(tmp_path: Path) -> None:
+    page = json.loads((DATA / "vllm-0.32.0-c4.json").read_text())
+    page |= {"duration": 60.0, "output_throughput": 415.0, "max_output_tokens_per_s": 111.0, "median_itl_ms": 40.0}
+    (tmp_path / "r.json").write_text(json.dumps(page))
+    checks = read_runs(str(tmp_path / "r.json"))[0].levels[0].result["checks"]
+    assert [check["code"] for check in checks] == ["CHUNKS_NOT_TOKENS", "ITL_IS_PER_CHUNK"]
+    assert "peak of 111 tok/s is below its mean of 415" in checks[0]["sentence"]
+    assert "about 4.2 tokens each" in checks[1]["sentence"]
+    for name in ("vllm-0.32.0-c4.json", "sglang-0.5.23.jsonl", "guidellm-0.8.1.json"):
+        assert all("checks" not in level.result for level in read(name).levels)
+
+
+def test_results_of_other_tools_are_diagnosed_as_a_sweep_is() -> None:
+    found = cli("diagnose", "--sweep", DATA / "guidellm-0.8.1.json", "--json")
+    assert [level["concurrency"] for level in json.loads(found.stdout)["sweep"]["levels"]] == [1, 4]
+
+
 def test_imported_runs_are_stored_compared_and_shown(tmp_path: Path) -> None:
     where = ("--history", tmp_path / "h.sqlite")
     words = ("--host", "gpu1", "--engine", "vllm", "--version", "0.32.0", "--set", "spec_steps=3")

@@ -49,6 +49,8 @@ class SglangResults:
                     accept_len=number(page.get("accept_length")),
                     cached_tokens=number(cache.get("total_cached_tokens")),
                     rows=_rows(page),
+                    peak_tps=number(page.get("max_output_tokens_per_s")),
+                    gap_s=None if (gap := number(page.get("median_itl_ms"))) is None else gap / 1000,
                 ),
             )
         ]

@@ -49,6 +49,8 @@ class VllmResults:
                     e2e=_dist(page, "e2el", ok),
                     accept_len=accepted,
                     rows=_rows(page),
+                    peak_tps=number(page.get("max_output_tokens_per_s")),
+                    gap_s=None if (gap := number(page.get("median_itl_ms"))) is None else gap / 1000,
                 ),
             )
         ]

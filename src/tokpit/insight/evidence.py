@@ -65,3 +65,5 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Cap on running requests as somebody gave it, where a log says another."""
     known_tps: float | None = None
     """Best rate of earlier runs of the same profile."""
+    health_variable: str = ""
+    """Environment variable by which the engine's health check may wait longer."""

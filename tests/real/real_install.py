@@ -55,7 +55,7 @@ def sglang() -> Path:
 
 
 def model(kind: str) -> Path:
-    """The folder of a tiny model, `dense` (its weights are made up: `--load-format dummy`), `hybrid` or `dead`."""
+    """The folder of a tiny model, `dense` (its weights are made up: `--load-format dummy`) or `hybrid`."""
     maker = HERE / "real_model.py"
     folder = cache() / "models" / f"{kind}-{hashlib.sha256(maker.read_bytes()).hexdigest()[:8]}"
     if not (folder / "config.json").exists():

@@ -1,4 +1,4 @@
-"""Write a tiny model into a folder: `real_model.py FOLDER dense` (no weights), `hybrid` or `dead`.
+"""Write a tiny model into a folder: `real_model.py FOLDER dense` (no weights) or `real_model.py FOLDER hybrid`.
 
 The dense one is a Qwen3 whose weights the engines make up (`--load-format dummy`). The hybrid one is a Qwen3-Next with
 recurrent layers and a draft head, and has weights under which the length of accepted drafts is known beforehand:
@@ -8,8 +8,7 @@ recurrent layers and a draft head, and has weights under which the length of acc
 * words have unit vectors for embeddings, and the output head sends each word to its successor on a ring of words;
 * the draft head's projection does the same, except at the words of `stumbles`, where it names a wrong successor.
 
-A draft of several steps therefore goes right up to the next stumble, and `accepted_length` can be counted. In the
-model `dead` the draft head stumbles at every word, as one whose weights were not loaded does.
+A draft of several steps therefore goes right up to the next stumble, and `accepted_length` can be counted.
 """
 
 from __future__ import annotations
@@ -125,8 +124,8 @@ def write_tokenizer(folder: Path) -> Any:
     return made
 
 
-def hybrid_weights(ring: list[int], wrong: frozenset[int]) -> dict[str, Any]:
-    """All tensors of the hybrid model; `ring`: the token of each word, `wrong`: where the draft head is wrong."""
+def hybrid_weights(ring: list[int]) -> dict[str, Any]:
+    """All tensors of the hybrid model; `ring`: the token of each word."""
     import torch
 
     torch.manual_seed(3)
@@ -181,7 +180,7 @@ def hybrid_weights(ring: list[int], wrong: frozenset[int]) -> dict[str, Any]:
     for place, token in enumerate(ring):
         head[token, place - 1] = 4.0
     draft = torch.eye(HIDDEN)
-    for place in wrong:
+    for place in stumbles():
         draft[:, place] = unit[(place + HIDDEN // 2) % HIDDEN]
     made["model.embed_tokens.weight"], made["lm_head.weight"] = embedding, head
     made["mtp.fc.weight"] = torch.cat([draft, torch.zeros(HIDDEN, HIDDEN)], dim=1)
@@ -192,14 +191,13 @@ def main(folder: Path, kind: str) -> None:
     """Write the model; config.json comes last, so that a folder which has one is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = write_tokenizer(folder)
-    if kind in ("hybrid", "dead"):
+    if kind == "hybrid":
         from safetensors.torch import save_file
 
         ring = [tokenizer.token_to_id(f"\u0120{word}") for word in WORDS]
         assert len(WORDS) == HIDDEN == len(set(ring)), "a word is not one token"
         assert 2.4 < accepted_length() < 2.9, accepted_length()
-        wrong = stumbles() if kind == "hybrid" else frozenset(range(len(WORDS)))
-        save_file(hybrid_weights(ring, wrong), folder / "model.safetensors", metadata={"format": "pt"})
+        save_file(hybrid_weights(ring), folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(HYBRID if kind == "hybrid" else DENSE, indent=1))
 
 

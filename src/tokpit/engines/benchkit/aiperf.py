@@ -59,7 +59,7 @@ class AiperfReader:
                     # By their own count of tokens; where that is not the server's, neither is this.
                     tpot=None if differ else _dist(page, "inter_token_latency", counts["request_count"]),
                     e2e=_dist(page, "request_latency", counts["request_count"]),
-                    checks=[_mismatch(counted or 0.0, tokens)] if differ else (),
+                    checks=[_mismatch(counted or 0.0, tokens)] if differ else None,
                     partial=word(page.get("incomplete_reason")) or "it was stopped" if cut else None,
                 ),
             )

@@ -114,16 +114,9 @@ def level(
     ttft: dict[str, Any] | None = None,
     tpot: dict[str, Any] | None = None,
     e2e: dict[str, Any] | None = None,
-    peak_tps: float | None = None,
-    gap_s: float | None = None,
-    checks: Sequence[Mapping[str, Any]] = (),
     **more: Any,
 ) -> Level:
-    """A level from a foreign summary; `rate` for an open loop (offered requests/s), else `concurrency`.
-
-    `peak_tps`: its best second; `gap_s`: its median time between tokens, as it calls it. Both are tested against the
-    mean, because tools that count chunks for tokens contradict themselves there.
-    """
+    """A level from a foreign summary; `rate` for an open loop (offered requests/s), else `concurrency`."""
     tps = output_tps if output_tps is not None else output_tokens / elapsed_s if elapsed_s > 0 else 0.0
     label = (
         f"C={concurrency:g}"
@@ -132,10 +125,8 @@ def level(
         if rate
         else "all at once"
     )
-    failed = [*checks, *_contradictions(tps, elapsed_s, peak_tps, gap_s, concurrency if rate is None else None)]
     result: dict[str, Any] = {
         "label": label,
-        "checks": failed or None,
         "rate": rate,
         "ttft_s": ttft,
         "tpot_s": tpot,
@@ -157,35 +148,3 @@ def level(
         e2e_p50_s=e2e["p50"] if e2e else None,
         result={name: value for name, value in result.items() if value is not None},
     )
-
-
-def _contradictions(
-    tps: float, elapsed_s: float, peak_tps: float | None, gap_s: float | None, concurrency: float | None
-) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    # A run of a few seconds has no whole second of full load.
-    if peak_tps and elapsed_s >= 5 and peak_tps < 0.98 * tps:
-        found.append(
-            {
-                "code": "CHUNKS_NOT_TOKENS",
-                "ok": False,
-                "sentence": f"its peak of {peak_tps:,.0f} tok/s is below its mean of {tps:,.0f}: it counted chunks, "
-                "which carry several tokens, as tokens",
-                "distrust": ["peak_tps", "itl_s"],
-                "value": peak_tps,
-                "expected": tps,
-            }
-        )
-    if gap_s and concurrency and (each := tps * gap_s / concurrency) > 1.3:
-        found.append(
-            {
-                "code": "ITL_IS_PER_CHUNK",
-                "ok": False,
-                "sentence": f"its gap of {1000 * gap_s:.3g} ms does not go with {tps:,.0f} tok/s at C={concurrency:g}: "
-                f"it is the gap between chunks, of about {each:.2g} tokens each",
-                "distrust": ["itl_s"],
-                "value": each,
-                "expected": 1,
-            }
-        )
-    return found

@@ -48,9 +48,9 @@ class VllmResults:
                     tpot=_dist(page, "tpot", ok),
                     e2e=_dist(page, "e2el", ok),
                     accept_len=accepted,
-                    rows=_rows(page),
                     peak_tps=number(page.get("max_output_tokens_per_s")),
-                    gap_s=None if (gap := number(page.get("median_itl_ms"))) is None else gap / 1000,
+                    itl_s=_dist(page, "itl", int(need(page, "total_output_tokens"))),
+                    rows=_rows(page),
                 ),
             )
         ]

@@ -83,9 +83,13 @@ class FakeHistory:
     """Stored runs as plain data."""
 
     stored: tuple[Run, ...] = ()
+    baseline: tuple[Run, ...] = ()
 
     async def runs(self, *, limit: int = 20) -> tuple[Run, ...]:
         return self.stored[:limit]
+
+    async def baseline_runs(self, model: str, host: str, family: str) -> tuple[Run, ...]:
+        return self.baseline
 
     async def run(self, run_id: str) -> Run:
         return next(run for run in self.stored if run.id == run_id)

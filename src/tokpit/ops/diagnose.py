@@ -100,14 +100,17 @@ def read_files(sources: Sources, tell: files.Tell | None = None) -> Gathered:
         got.logs.append(digest)
         if verdict is not None:
             got.verdicts.append(verdict)
-    got.sweeps += [(path, files.read_sweep(path)) for path in sources.sweeps]
+    for path in sources.sweeps:
+        points, facts = _sweep_file(path)
+        got.sweeps.append((path, points))
+        got.facts = merged(facts, got.facts)
     for path in sources.compare:
         got.trials += files.read_trials(path)
     try:
         facts, unknown = parse_facts(dict(sources.facts))
     except ValueError as error:
         raise UsageError(str(error)) from error
-    got.facts = merged(files.read_metrics(sources.metrics, sources.engine or facts.engine), facts)
+    got.facts = merged(got.facts, merged(files.read_metrics(sources.metrics, sources.engine or facts.engine), facts))
     if sources.gpus:
         env = {name.upper(): value for name, value in sources.facts if name.upper() in _ENV}
         texts = GpuTexts(env, facts.window_s)
@@ -122,6 +125,23 @@ def read_files(sources: Sources, tell: files.Tell | None = None) -> Gathered:
         like = nearest(name)
         got.notes.append(f"no rule knows the fact {name!r}" + (f"; did you mean {like}?" if like else ""))
     return got
+
+
+def _sweep_file(path: str) -> tuple[tuple[Point, ...], Facts]:
+    """Levels of a table, of a sweep as JSON or of another tool's results, with what the latter say beside."""
+    from tokpit.ops.run_files import is_file, read_runs
+    from tokpit.ops.sweep_advice import curve_points, facts_of
+
+    try:
+        points = files.read_sweep(path)
+    except UsageError:
+        if not is_file(path):
+            raise
+        points = ()
+    if points or not is_file(path):
+        return points, Facts()
+    run = read_runs(path)[0]
+    return curve_points(run), facts_of(run)
 
 
 def judge(got: Gathered) -> Diagnosis:

@@ -345,10 +345,18 @@ case(
     measured_tps=31,
     remembered_tok_s=60,
     weights_gb=70,
-    gpu="L40S",
+    gpu_name="L40S",
     tp=2,
 )
-case(("RATE_ABOVE_CEILING",), "gap no spec", measured_tps=24, remembered_tok_s=70, weights_gb=54, gpu="RTX A6000", tp=2)
+case(
+    ("RATE_ABOVE_CEILING",),
+    "gap no spec",
+    measured_tps=24,
+    remembered_tok_s=70,
+    weights_gb=54,
+    gpu_name="RTX A6000",
+    tp=2,
+)
 case(
     ("GPU_LOST",),
     "lost gpu",
@@ -404,7 +412,7 @@ case(
     baseline_tps=27,
     spec_tps=61,
     weights_gb=54,
-    gpu="RTX PRO 6000 Blackwell",
+    gpu_name="RTX PRO 6000 Blackwell",
 )
 case(
     (), "vllm spec", log=[x for i in range(20) for x in (stats(10 * i, 6, 380, kv=20.0), spec(10 * i, 2.6, 1400, 900))]
@@ -460,6 +468,170 @@ case((), "attn", log="[2026-09-08 09:00:00] Attention backend not specified. Use
 case((), "car", log="[2026-09-08 09:00:00 TP0] Custom allreduce is disabled.")
 
 
+CAPPED = ("QUEUE_LIMITED_BY_MAX_RUNNING", "QUEUE_LIMITED_BY_CAP")
+case(
+    CAPPED,
+    "vllm cap log",
+    log=["(APIServer pid=1) INFO 10-02 08:00:00 [utils.py:253] non-default args: {'model': 'm', 'max_num_seqs': 16}"]
+    + [stats(10 * i, 16, 700, waiting=30 + i, kv=22.0) for i in range(8)],
+)
+case(
+    CAPPED,
+    "sglang cap log no state",
+    log=[
+        "[2026-10-02 08:02:00] max_total_num_tokens=412000, chunked_prefill_size=8192, max_prefill_tokens=16384, max_running_requests=24, context_len=65536, available_gpu_mem=3.10 GB"
+    ]
+    + [decode(i, 24, 900, queue=40, usage=0.2) for i in range(10)],
+)
+case(CAPPED, "vllm waiting no args", log=[stats(10 * i, 16, 700, waiting=30 + i, kv=22.0) for i in range(8)])
+case(
+    ("QUEUE_LIMITED_BY_KV",),
+    "vllm kv full waiting",
+    log=[stats(10 * i, 40 + i % 3, 900, waiting=30 + i, kv=99.1) for i in range(8)],
+)
+case(
+    ("PREEMPTION_STORM",),
+    "vllm preempt log",
+    log=[stats(10 * i, 60, 900, waiting=9, kv=99.5, extra=f", Preemptions: {40 + i}") for i in range(8)],
+)
+case(("HOST_MEM_CGROUP",), "cgroup", cgroup_limit_gb=64, mem_total_gb=512, hicache_gb=50)
+case(("FASTER_THAN_MEMORY",), "too fast", weights_gb=54, gpu_name="RTX A6000", measured_tps=60)
+case(("ROOFLINE",), "roofline", weights_gb=54, gpu_name="RTX A6000", tp=2, measured_tps=23)
+case(("ROOFLINE",), "roofline low", weights_gb=16, gpu_name="H100", measured_tps=40)
+case(("SPEC_OVERHEAD",), "spec loses facts2", without_spec_tps=88, with_spec_tps=70, accept_len=2.4, draft_tokens=3)
+case(("SPEC_STEP_COST",), "spec pays", baseline_tps=30, spec_tps=66, accept_len=2.9, draft_tokens=3)
+case(("CLIENT_BOUND",), "client tokens", client_tokens=1000, server_tokens=5200)
+case(
+    ("LITTLE",),
+    "little",
+    sweep="concurrency,requests,ok,err,elapsed_s,output_tps,e2e_mean_s\n8,32,32,0,40,400,30\n16,64,64,0,60,500,15\n",
+)
+case(
+    ("GPU_MIG",),
+    "mig",
+    gpu=[
+        "index, name, mig.mode.current, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n0, NVIDIA A100-SXM4-80GB, Enabled, [N/A], 1000 MiB, 81920 MiB\n",
+        "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-0)\n  MIG 3g.40gb     Device  0: (UUID: MIG-a)\n  MIG 3g.40gb     Device  1: (UUID: MIG-b)\n",
+    ],
+)
+case(
+    ("GPU_ORDER",),
+    "order",
+    gpu="GPU 0: NVIDIA GeForce RTX 4090 (UUID: GPU-a)\nGPU 1: NVIDIA RTX A6000 (UUID: GPU-b)\n",
+    CUDA_VISIBLE_DEVICES="0",
+)
+case(
+    ("GPU_UNIFIED",),
+    "gb10",
+    gpu=[
+        "index, name, memory.used [MiB], memory.total [MiB]\n0, NVIDIA GB10, 100000 MiB, 119000 MiB\n",
+        "MemTotal:       127600748 kB\nMemAvailable:    50000000 kB\n",
+    ],
+)
+case(
+    ("DRIVER_MISMATCH",),
+    "driver mismatch",
+    gpu=[
+        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 560.35\n",
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  555.42.06\n",
+    ],
+)
+case(("RUNNING_ON_CPU",), "cpu", log="warning: no usable GPU found, --gpu-layers option will be ignored")
+case(
+    ("PREFIX_CACHE_INEFFECTIVE",),
+    "log hits 0",
+    log=[
+        "(APIServer pid=1) INFO 10-02 08:00:00 [utils.py:253] non-default args: {'model': 'm', 'enable_prefix_caching': True}"
+    ]
+    + [stats(10 * i, 6, 300, hits=0.0, prompt=2000.0) for i in range(12)],
+    shared_prefix_tokens=4000,
+)
+case(
+    ("SCHEDULER_BLOCKED",),
+    "blocked vllm",
+    log=[stats(10 * i, 6, 300) for i in range(6)] + [stats(400 + 10 * i, 6, 300) for i in range(6)],
+)
+case(("TP_NEGATIVE_SCALING",), "tp json", compare='[{"tp":1,"tok_s":64},{"tp":2,"tok_s":55}]')
+
+# nothing is wrong either
+case(
+    (),
+    "vllm at cap briefly",
+    log=["(APIServer pid=1) INFO 10-02 08:00:00 [utils.py:253] non-default args: {'model': 'm', 'max_num_seqs': 16}"]
+    + [stats(10 * i, 10 + i % 5, 500, waiting=0, kv=22.0) for i in range(20)],
+)
+case((), "vllm one waiting", log=[stats(10 * i, 6, 300, waiting=1 if i == 4 else 0) for i in range(20)])
+case(
+    (),
+    "vllm restart gap",
+    log=[stats(10 * i, 6, 300) for i in range(6)]
+    + ["(APIServer pid=2) INFO 10-02 10:00:00 [api_server.py:1] vLLM API server version 0.11.0"]
+    + [stats(9000 + 10 * i, 6, 300) for i in range(6)],
+)
+case(
+    (),
+    "vllm idle gaps",
+    log=[stats(10 * i, 6, 300) for i in range(6)]
+    + [stats(60, 0, 0.0, prompt=0.0), stats(4000, 1, 60), stats(4010, 1, 60)],
+)
+case(
+    (),
+    "sweep noise flat tail rising",
+    sweep="concurrency,requests,ok,err,elapsed_s,output_tps\n1,8,8,0,80,60\n2,8,8,0,42,116\n4,8,8,0,24,203\n8,16,16,0,27.5,354\n",
+)
+case(
+    (),
+    "sglang with radix hits",
+    log=[
+        x
+        for i in range(20)
+        for x in (prefill(5 * i, 120 + i, cached=2000 + 50 * i, running=3), decode(5 * i + 2, 4, 200, usage=0.3))
+    ],
+)
+case(
+    (),
+    "retraction once",
+    log=[decode(i, 30, 900, usage=0.9) for i in range(30)]
+    + ["[2026-10-02 08:21:00] KV cache pool is full. Retract requests. #retracted_reqs: 1, #new_tokens_gained: 300"]
+    + [decode(70 + i, 30, 900, usage=0.9) for i in range(30)],
+)
+case(
+    (),
+    "two gpus same",
+    gpu="GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-a)\nGPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-b)\n",
+    CUDA_VISIBLE_DEVICES="0",
+)
+case(
+    (),
+    "prefill heavy but ok",
+    log=[
+        x
+        for i in range(20)
+        for x in (
+            prefill(4 * i, 4000 + i, running=10, queue=1, pending=0, usage=0.3),
+            prefill(4 * i + 1, 3000 + 3 * i, running=11, usage=0.3),
+            decode(4 * i + 2, 12, 300, usage=0.3),
+            decode(4 * i + 3, 12, 310, usage=0.3),
+        )
+    ],
+)
+case((), "accept varies", log=[decode(i, 2, 150, spec=(1.6 + (i % 7) * 0.3, 0.2 + (i % 7) * 0.1)) for i in range(60)])
+case(
+    (),
+    "bench honest",
+    requests=100,
+    ok=100,
+    err=0,
+    client_tps=500,
+    server_tps=505,
+    concurrency=16,
+    server_running=16,
+    server_queued=0,
+    output_tokens=510,
+    requested_output=512,
+)
+case((), "hicache fits", hicache_gb=60, mem_available_gb=300, hybrid="true", engine_version="0.5.12", tp=2)
+
 FILES = {"log": "logs", "logs": "logs", "sweep": "sweeps", "sweeps": "sweeps", "compare": "compare", "gpu": "gpus",
          "metrics": "metrics"}  # fmt: skip
 
@@ -471,7 +643,7 @@ def sources(folder: Path, inputs: dict[str, Any]) -> Sources:
         if name not in FILES:
             facts.append((name, str(value)))
             continue
-        many = name in ("logs", "sweeps", "metrics")
+        many = name in ("logs", "sweeps", "metrics") or (name == "gpu" and isinstance(value, list))
         for number, text in enumerate(value if many else [value]):
             path = folder / f"{name}{number}.txt"
             path.write_text(text if isinstance(text, str) else "\n".join(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from tokpit.cli.main import tokpit
 from tokpit.domain.run import Run
 from tokpit.errors import UsageError
 from tokpit.ops.imports import Given, joined, known
+from tokpit.ops.report import document_of, judged
 from tokpit.ops.run_files import read_runs
+from tokpit.report import FORMATS
 
 DATA = Path(__file__).parents[2] / "data" / "bench_results"
 FILES = {
@@ -135,6 +138,11 @@ def test_one_token_for_a_thousand_asked_is_told_of_a_foreign_result(tmp_path: Pa
     assert "LENGTH_MISMATCH" in failed
 
 
+def test_results_of_other_tools_are_diagnosed_as_a_sweep_is() -> None:
+    found = cli("diagnose", "--sweep", DATA / "guidellm-0.8.1.json", "--json")
+    assert [level["concurrency"] for level in json.loads(found.stdout)["sweep"]["levels"]] == [1, 4]
+
+
 def test_imported_runs_are_stored_compared_and_shown(tmp_path: Path) -> None:
     where = ("--history", tmp_path / "h.sqlite")
     words = ("--host", "gpu1", "--engine", "vllm", "--version", "0.32.0", "--set", "spec_steps=3")
@@ -164,3 +172,35 @@ def test_a_file_that_is_none_is_told_and_nothing_is_stored(tmp_path: Path, text:
     assert isinstance(done.exception, UsageError)
     assert told in done.exception.message
     assert json.loads(cli("--history", tmp_path / "h.sqlite", "runs", "--json").stdout) == []
+
+
+def spoiled(page: object, rng: random.Random) -> None:
+    """Replace one value somewhere in a document by something that it should not be."""
+    odd = (None, "x", [], {}, -1, 0, float("nan"), 1e308, True, [[]])
+    keys = list(page) if isinstance(page, dict) else list(range(len(page))) if isinstance(page, list) else []
+    if not keys:
+        return
+    key = rng.choice(keys)
+    inner = page[key]  # type: ignore[index]
+    if isinstance(inner, (dict, list)) and inner and rng.random() < 0.6:
+        spoiled(inner, rng)
+    else:
+        page[key] = rng.choice(odd)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", [name for names in FILES.values() for name in names])
+def test_a_spoiled_result_is_read_or_told_never_a_crash(tmp_path: Path, name: str) -> None:
+    rng = random.Random(7)
+    whole = (DATA / name).read_text()
+    text = whole.splitlines()[0] if name.endswith(".jsonl") else whole
+    for _ in range(40):
+        page = json.loads(text)
+        for _ in range(rng.randrange(1, 4)):
+            spoiled(page, rng)
+        (tmp_path / "x.json").write_text(json.dumps(page))
+        try:
+            runs = read_runs(str(tmp_path / "x.json"))
+        except UsageError:
+            continue
+        for run in runs:
+            assert FORMATS["md"](document_of(judged(run)))

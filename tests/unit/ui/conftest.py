@@ -13,3 +13,4 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("TOKPIT_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.setenv("TOKPIT_STATE_DIR", str(tmp_path / "state"))

@@ -4,6 +4,8 @@ from typing import Any
 
 from console_feed import LEVELS, FakeHistory, Recorder, fill, level, run
 from console_screen import console, shows, text, until
+from run_tools import sweep_of
+from tokpit.config.paths import state_dir
 from tokpit.domain.run import Run
 from tokpit.insight.changes import differences
 from tokpit.ui.compare import level_pairs
@@ -74,3 +76,19 @@ async def test_two_picked_runs_are_compared_the_older_first_and_a_third_replaces
         await pilot.press("space")
         await until(pilot, lambda: "r-0001 → r-0006" not in text(pilot))
         assert screen.picked == ["r-0006"]
+
+
+async def test_two_picked_runs_are_judged_by_the_noise_of_their_baseline_and_exported() -> None:
+    runs = (sweep_of("r-new", 0.85, seed=9), sweep_of("r-old", started_at=1.0))
+    known = tuple(sweep_of(f"r{n}", factor, seed=n) for n, factor in enumerate((1.0, 0.9, 1.1, 0.95)))
+    session = Recorder(stored=FakeHistory(runs, known))
+    fill(session.store)
+    async with console(session, (120, 50)) as pilot:
+        await pilot.press("h")
+        await shows(pilot, "r-old")
+        await pilot.press("space", "down", "space")
+        await shows(pilot, "r-old → r-new", "within noise", "from 4 runs")
+        await pilot.press("e")
+        await shows(pilot, "exported report.md, report.html, report.csv, report.json")
+    (page,) = state_dir().glob("exports/*compare-r-old-r-new/report.html")
+    assert page.read_text().count("<svg") == 4

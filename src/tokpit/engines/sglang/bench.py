@@ -59,8 +59,9 @@ class SglangResults:
 def _plan(page: Page) -> dict[str, Any]:
     plan: dict[str, Any] = {"dataset": word(page.get("dataset_name"))}
     if "random" in plan["dataset"]:
-        plan["max_tokens"] = page.get("random_output_len")
-        plan["dataset"] += f":{page.get('random_input_len')}"
+        asked, given = number(page.get("random_output_len")), number(page.get("random_input_len"))
+        plan |= {"max_tokens": int(asked)} if asked is not None and asked > 0 else {}
+        plan["dataset"] += f":{given:g}" if given is not None else ""
     return plan
 
 

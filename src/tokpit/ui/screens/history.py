@@ -164,9 +164,21 @@ class HistoryScreen(PumpedScreen):
         self._levels = pair[1].levels if pair else run.levels
         self._other = (pair[0],) if pair else ()
         panel, compare = self.query_one(RunPanel), self.query_one(ComparePanel)
+        if pair is not None and (compare.pair is None or compare.pair[0].id != pair[0].id):
+            self.run_worker(self._noise(pair[0]), exit_on_error=False)
         panel.run, compare.pair = run, pair
         for one in (panel, compare, self.query_one(LevelsChart)):
             one.redraw()
+
+    async def _noise(self, run: Run) -> None:
+        """Read how much the older run's kind scatters; without it the usual noise is taken."""
+        from tokpit.ops.baseline import baseline_for
+
+        try:
+            known = await baseline_for(await open_history(self.view.session), run)
+        except TokpitError:
+            return
+        self.query_one(ComparePanel).take_noise(run.id, known)
 
     def pair(self) -> tuple[Run, Run] | None:
         """The two runs picked, the older one first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tokpit.domain.run import Run
+from tokpit.insight.baseline import Baseline
 from tokpit.insight.changes import ALL, PART, differences
 from tokpit.insight.comparison import BETTER, WORSE, Pair, change
 from tokpit.insight.versus import Versus, versus
@@ -26,6 +27,7 @@ class ComparePanel(ScrolledPanel):
         super().__init__(id="compare")
         self.pair: tuple[Run, Run] | None = None
         self._found: tuple[tuple[Run, Run], Versus] | None = None
+        self._noise: tuple[str, Baseline | None] = ("", None)
 
     def heading(self, width: int) -> tuple[Row, Row]:
         """Which is which: the older one first."""
@@ -50,9 +52,15 @@ class ComparePanel(ScrolledPanel):
             rows += hanging("! ", "warn", safe(caution), "fg", width)
         return [*rows, [], *self._changes(found, width)]
 
+    def take_noise(self, run_id: str, baseline: Baseline | None) -> None:
+        """The noise of the older run's baseline, which is read from the history after the pair is shown."""
+        self._noise, self._found = (run_id, baseline), None
+        self.redraw()
+
     def _judged(self, pair: tuple[Run, Run]) -> Versus:
-        if self._found is None or self._found[0] is not pair:
-            self._found = (pair, versus(*pair))
+        if self._found is None or self._found[0] != pair:
+            known = self._noise[1] if self._noise[0] == pair[0].id else None
+            self._found = (pair, versus(*pair, known))
         return self._found[1]
 
     def _levels(self, found: Versus, width: int) -> list[Row]:

@@ -61,7 +61,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("relaunch", "R", "relaunch", "start the selected server again with other settings", ("cockpit",), 2, "R",
            "servers"),
     Action("tune", "t", "tune", "find the best settings of the selected server; it is put back at the end",
-           ("cockpit",), 3, group="servers"),
+           ("cockpit",), 4, group="servers"),
     Action("check", "c", "check", "does it answer, with sense, as configured, as fast as it was?", ("cockpit",), 2,
            group="servers"),
     Action("diagnose", "d", "diagnose", "what is wrong with the server, ranked, with evidence", ("cockpit",), 2,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from tokpit.domain.records import LogRecord
 from tokpit.store.live import LogRing
@@ -50,6 +51,8 @@ class LogModel:
         self.inverse = False
         self.hit: int | None = None
         self.unseen = 0
+        self.older_start: int | None = None
+        """Byte at which the oldest row begins, once rows were read from disk; new rows are then only counted."""
         self._ring: LogRing | None = None
         self._seen = 0
         self._all: list[LogLine] = []
@@ -59,9 +62,13 @@ class LogModel:
         """Take what is new in the ring; how many rows were added to the view."""
         if ring is not self._ring:
             self._ring, self._seen, self.hit, self.unseen = ring, 0, None, 0
-            self._all, self.follow, self.top, self.polls = [], True, 0, 0
+            self._all, self.follow, self.top, self.polls, self.older_start = [], True, 0, 0, None
             self.rows = self._all if self._whole else []
         if ring is None or ring.seen == self._seen:
+            return 0
+        if self.older_start is not None:
+            self.unseen += ring.seen - self._seen
+            self._seen = ring.seen
             return 0
         count = min(ring.seen - self._seen, len(ring.records))
         fresh: list[LogLine] = []
@@ -130,7 +137,36 @@ class LogModel:
 
     def resume(self) -> None:
         """Go to the end and stay there."""
+        ring = self._ring
+        if self.older_start is not None:
+            self._ring = None
+            self.feed(ring)
         self.follow, self.unseen = True, 0
+
+    def before(self) -> tuple[int, int] | None:
+        """Where the log goes on above the oldest row: a byte and lines to skip; None where there is nothing more."""
+        if self.older_start is not None:
+            return (self.older_start, 0) if self.older_start > 0 else None
+        if self._ring is None or not self._all:
+            return None
+        return self._ring.place_before(self._all[0].number)
+
+    def prepend(self, records: Sequence[LogRecord], lines: int, start: int) -> int:
+        """Rows from the disk go above the oldest one; as many of the newest go. How many came into view's reach."""
+        if not self._all:
+            return 0
+        shift = self._all[0].number - 1 - lines
+        fresh = [replace(line, number=line.number + shift) for record in records for line in split(record)]
+        self.older_start = start
+        shown = [line for line in fresh if self._shows(line)]
+        whole = self._whole
+        self._all = [*fresh, *self._all][: self._keep + len(fresh)]
+        self.polls = sum(line.poll for line in self._all)
+        self.rows = self._all if whole else [line for line in self._all if self._shows(line)]
+        self.pause()
+        self.top += len(shown)
+        self.hit = self.hit + len(shown) if self.hit is not None else None
+        return len(shown)
 
     def go_to(self, number: int, height: int) -> None:
         """Hold still with the last row of that line number or below it as the last one in view, and mark it."""

@@ -17,7 +17,7 @@ Scalar = str | int | float | bool | None
 Value = Scalar | tuple[float, ...]
 
 
-class LogRecord(msgspec.Struct, frozen=True):
+class LogRecord(msgspec.Struct, frozen=True, gc=False):  # hundreds of thousands live, none in a cycle
     """One record of a server's log: a line, or lines that belong together (a traceback, an argument echo).
 
     `kind` is the canonical line kind: `decode_batch`, `stats`, `milestone.ready`, `failure.oom`, `progress.load`, or
@@ -163,7 +163,7 @@ class HostRecord(msgspec.Struct, frozen=True):
     cpu_util: float | None = None
 
 
-class Sample(msgspec.Struct, frozen=True):
+class Sample(msgspec.Struct, frozen=True, gc=False):
     """Metric values of one server at one moment; `source` is `log`, `metrics`, `loads` or `client`."""
 
     server: str
@@ -172,7 +172,7 @@ class Sample(msgspec.Struct, frozen=True):
     values: dict[str, float]
 
 
-class LogBatch(msgspec.Struct, frozen=True):
+class LogBatch(msgspec.Struct, frozen=True, gc=False):
     """Log records that arrived together; `offset` is the byte position in the log after them."""
 
     server: str

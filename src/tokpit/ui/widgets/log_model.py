@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
-from tokpit.domain.records import LogRecord
+import msgspec
+
+from tokpit.domain.records import LogRecord, Value
 from tokpit.store.live import LogRing
 from tokpit.ui.text import safe
 
@@ -21,8 +22,7 @@ POLLED = frozenset(
 """Paths that tokpit itself (like any monitor) asks again and again."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(msgspec.Struct, frozen=True, gc=False):  # tens of thousands live, none in a cycle
     """One row: number of the line in the log, its text, level, kind and the figures that were read from it."""
 
     number: int
@@ -32,7 +32,18 @@ class LogLine:
     poll: bool = False
     continues: bool = False
     """A further line of a record of several."""
-    figures: frozenset[float] = frozenset()
+    fields: dict[str, Value] = {}
+    """What was read from the record."""
+
+    @property
+    def figures(self) -> frozenset[float]:
+        """Its numbers; made when the row is drawn, because most rows never are."""
+        values: set[float] = set()
+        for value in self.fields.values():
+            for one in value if isinstance(value, tuple) else (value,):
+                if isinstance(one, (int, float)) and not isinstance(one, bool):
+                    values.add(float(one))
+        return frozenset(values)
 
 
 class LogModel:
@@ -156,7 +167,9 @@ class LogModel:
         if not self._all:
             return 0
         shift = self._all[0].number - 1 - lines
-        fresh = [replace(line, number=line.number + shift) for record in records for line in split(record)]
+        fresh = [
+            msgspec.structs.replace(line, number=line.number + shift) for record in records for line in split(record)
+        ]
         self.older_start = start
         shown = [line for line in fresh if self._shows(line)]
         whole = self._whole
@@ -240,9 +253,11 @@ def _compiled(text: str) -> tuple[re.Pattern[str], str]:
 def split(record: LogRecord) -> list[LogLine]:
     """A record as rows, one a line of it."""
     lines = record.lines or (record.text,)
-    poll, read = is_poll(record), _figures(record)
+    poll = is_poll(record)
+    if len(lines) == 1:
+        return [LogLine(record.line, safe(lines[0]), record.level, record.kind, poll, False, record.fields)]
     return [
-        LogLine(record.line + n, safe(text), record.level, record.kind, poll, n > 0, read)
+        LogLine(record.line + n, safe(text), record.level, record.kind, poll, n > 0, record.fields)
         for n, text in enumerate(lines)
     ]
 
@@ -253,12 +268,3 @@ def is_poll(record: LogRecord) -> bool:
         return False
     path = record.fields.get("path")
     return isinstance(path, str) and path.partition("?")[0].rstrip("/") in POLLED
-
-
-def _figures(record: LogRecord) -> frozenset[float]:
-    values: set[float] = set()
-    for value in record.fields.values():
-        for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, (int, float)) and not isinstance(one, bool):
-                values.add(float(one))
-    return frozenset(values)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 @click.option("--program", help="Command that starts the engine, e.g. '/opt/venv/bin/python -m MODULE'.")
 @click.option("--env-dir", help="Environment folder (venv, conda) on the host that holds the engine.")
 @click.option("-e", "--env", "env", multiple=True, metavar="NAME=VALUE", help="Environment variable; repeatable.")
+@click.option("--head", default="", metavar="ADDRESS",
+              help="Address of the first host as the others reach it.  [default: as in the inventory]")  # fmt: skip
 @click.option("--log", "log_path", help="Log file on the host.")
 @click.option("--cwd", help="Working folder on the host.")
 @click.option(
@@ -57,6 +59,9 @@ if TYPE_CHECKING:
 def launch(options: Options, /, **values: Any) -> None:
     """Start ENGINE on HOST detached in its own session, wait until it has generated a token, print the milestones.
 
+    HOST,HOST,... starts one server over several hosts, a rank on each in the order given: ready when all are, ended
+    all together where one fails, and by tokpit stop.
+
     FLAGS after `--` are passed to the engine as they are.
 
     \b
@@ -69,8 +74,13 @@ async def _launch(session: Session, values: dict[str, Any]) -> None:
     from tokpit.domain.settings import LaunchSpec, Settings
     from tokpit.ops.launch import plan
 
+    names = [name.strip() for name in values["host"].split(",")]
+    if not all(names):
+        raise UsageError(f"{values['host']!r} is no list of hosts", hint="such as gpu1,gpu2")
     spec = LaunchSpec(
-        host=session.add_host(values["host"]).name,
+        host=session.add_host(names[0]).name,
+        ranks=tuple(session.add_host(name).name for name in names[1:]),
+        head=values["head"],
         engine=values["engine"],
         program=tuple(shlex.split(values["program"] or values["env_dir"] or "")),
         settings=Settings(**given_settings(values), raw=tuple(values["flags"])),
@@ -83,6 +93,12 @@ async def _launch(session: Session, values: dict[str, Any]) -> None:
         batch=_batch(values),
     )
     if values["dry_run"]:
+        if spec.ranks:
+            from tokpit.ops import nodes
+
+            for rank in await nodes.plan(session, spec, force=values["force"]):
+                click.echo(f"{rank.host}: {rank.plan.command}")
+            return
         made = await plan(session, spec, force=values["force"])
         if values["as_json"]:
             to_json({"command": made.command, "port": made.port, "warnings": made.warnings})

@@ -17,7 +17,7 @@ Scalar = str | int | float | bool | None
 Value = Scalar | tuple[float, ...]
 
 
-class LogRecord(msgspec.Struct, frozen=True, gc=False):  # hundreds of thousands live, none in a cycle
+class LogRecord(msgspec.Struct, frozen=True, gc=False):
     """One record of a server's log: a line, or lines that belong together (a traceback, an argument echo).
 
     `kind` is the canonical line kind: `decode_batch`, `stats`, `milestone.ready`, `failure.oom`, `progress.load`, or
@@ -228,6 +228,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     levels: tuple[Level, ...] = ()
     live: dict[str, float] = {}
     """Figures of the level under way: concurrency, done, total, ok, err, running, output_tps, elapsed_s, eta_s."""
+    errors: dict[str, str] = {}
+    """Failed requests of the level under way: class and what the first of it said."""
     error: str = ""
     hint: str = ""
     result: dict[str, str] = {}

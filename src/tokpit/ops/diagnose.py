@@ -12,19 +12,21 @@ from tokpit.domain.hostfacts import HostFacts, ModelFacts
 from tokpit.domain.records import GpuSample, Problem
 from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import RuleAnswer, Verdict
+from tokpit.engines.base import Engine
 from tokpit.engines.registry import engine as engine_of
-from tokpit.engines.sglang.capacity import HICACHE_RESERVE_BYTES, slots_per_request
+from tokpit.engines.registry import engines
 from tokpit.errors import UsageError
 from tokpit.insight.curve import Curve, latency_of
 from tokpit.insight.diagnose import diagnose
 from tokpit.insight.digest import Digest
-from tokpit.insight.evidence import Evidence, Setup, Trial
+from tokpit.insight.evidence import Earlier, Evidence, Setup, Trial
 from tokpit.insight.facts import Facts, merged, nearest, parse_facts
 from tokpit.insight.gather import gather
 from tokpit.insight.gpus import lookup
 from tokpit.insight.points import Point
 from tokpit.insight.rules.plateau import flagged
 from tokpit.insight.series import series_of
+from tokpit.insight.solver import Reach, reach_all, reach_one
 from tokpit.ops import diagnose_files as files
 from tokpit.ops.diagnose_gpu import GpuTexts
 from tokpit.ops.own_gpus import own_bandwidths
@@ -47,6 +49,10 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of stored runs; the first is judged, the others are compared with it."""
     target: str | None = None
     engine: str | None = None
+    reach: float | None = None
+    """Rate of one stream to say what it takes, tok/s."""
+    reach_total: float | None = None
+    """The same of all streams together."""
 
     @property
     def offline(self) -> bool:
@@ -62,6 +68,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     sweep: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     """What could not be used."""
+    reach: tuple[Reach, ...] = ()
+    """What the rates that were asked for take."""
+    curve: Curve | None = None
     series: dict[str, tuple[tuple[float, float], ...]] = {}
     """How a log's figures went: (seconds since its first line, value) by name, thinned."""
 
@@ -75,6 +84,7 @@ class Gathered:
         self.verdicts: list[Verdict] = []
         self.trials: list[Trial] = []
         self.setups: list[Setup] = []
+        self.earlier: list[Earlier] = []
         self.gpus: list[GpuSample] = []
         self.problems: list[Problem] = []
         self.facts = Facts()
@@ -82,11 +92,11 @@ class Gathered:
         self.known_tps: float | None = None
 
 
-def read_files(sources: Sources) -> Gathered:
-    """Read every file and fact. Raises UsageError for one that cannot be read."""
+def read_files(sources: Sources, tell: files.Tell | None = None) -> Gathered:
+    """Read every file and fact; `tell` hears how far a log is read. Raises UsageError for one that cannot be read."""
     got = Gathered()
     for path in sources.logs:
-        digest, verdict = files.read_log_file(path, sources.engine)
+        digest, verdict = files.read_log_file(path, sources.engine, tell)
         got.logs.append(digest)
         if verdict is not None:
             got.verdicts.append(verdict)
@@ -124,9 +134,11 @@ def judge(got: Gathered) -> Diagnosis:
     if known.gpu and not known.bandwidth_gbps and (own := own_bandwidths()):
         gpu = lookup(known.gpu, own)
         facts = merged(Facts(bandwidth_gbps=gpu.bandwidth_gbps if gpu is not None else None), facts)
-    sglang = known.engine in (None, "sglang")
+    slots = next((e.state_slot_choices for e in _asked(known) if e.state_slot_choices), None)
+    cached = _with_host_cache(known)
+    reserve = None if cached is None or known.hicache_total_gb is None else cached.host_cache_reserve_bytes
     evidence = gather(
-        facts if known.hicache_total_gb is None else merged(Facts(hicache_reserve_gb=RESERVE_GB), facts),
+        facts if reserve is None else merged(Facts(hicache_reserve_gb=reserve / 1e9), facts),
         sweeps=got.sweeps,
         logs=got.logs,
         trials=got.trials,
@@ -135,26 +147,30 @@ def judge(got: Gathered) -> Diagnosis:
         problems=[p for p in got.problems if not p.info or p.code in _TOLD],
         verdicts=got.verdicts,
         answers=_answers(known) if known.hicache_total_gb is None else (),
-        slot_choices=_slot_choices() if sglang else None,
+        slot_choices=None if slots is None else tuple(map(float, slots)),
     )
-    evidence = msgspec.structs.replace(evidence, known_tps=got.known_tps)
+    patience = next((e.http.health_variable for e in _asked(known) if e.http.health_variable), "")
+    evidence = msgspec.structs.replace(
+        evidence, known_tps=got.known_tps, earlier=tuple(got.earlier), health_variable=patience
+    )
     return Diagnosis(
         findings=diagnose(evidence),
         facts=evidence.facts,
         sweep=_summary(evidence) if evidence.curve is not None else None,
         notes=tuple(got.notes),
+        curve=evidence.curve,
         series=series_of(got.logs[-1]) if got.logs else {},
     )
 
 
-def diagnose_files(sources: Sources) -> Diagnosis:
+def diagnose_files(sources: Sources, tell: files.Tell | None = None) -> Diagnosis:
     """A diagnosis without host and history. Raises UsageError."""
-    return judge(read_files(sources))
+    return reached(judge(read_files(sources, tell)), sources)
 
 
-async def diagnose_all(session: Session, sources: Sources) -> Diagnosis:
+async def diagnose_all(session: Session, sources: Sources, tell: files.Tell | None = None) -> Diagnosis:
     """A diagnosis with stored runs and a live server. Raises UsageError, StoreError, TargetError, HostError."""
-    got = read_files(sources)
+    got = read_files(sources, tell)
     if sources.runs:
         from tokpit.ops.sweep_advice import curve_points, facts_of
 
@@ -168,25 +184,44 @@ async def diagnose_all(session: Session, sources: Sources) -> Diagnosis:
         from tokpit.ops.diagnose_live import read_live
 
         await read_live(session, sources.target, got)
-    return judge(got)
+    return reached(judge(got), sources)
 
 
-RESERVE_GB = HICACHE_RESERVE_BYTES / 1e9
+def reached(found: Diagnosis, sources: Sources) -> Diagnosis:
+    """The diagnosis with what the rates asked for would take. Raises UsageError for a rate that is none."""
+    asked = (sources.reach, sources.reach_total)
+    if any(rate is not None and not rate > 0 for rate in asked):
+        raise UsageError("a rate to reach must be over 0 tok/s")
+    ways = []
+    if sources.reach is not None:
+        ways.append(reach_one(found.facts, sources.reach))
+    if sources.reach_total is not None:
+        ways.append(reach_all(found.facts, found.curve, sources.reach_total))
+    return msgspec.structs.replace(found, reach=tuple(ways))
+
+
 _ENV = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
-_TOLD = frozenset({"GPU_POWER_CAPPED", "GPU_THROTTLED_PAST", "GPU_MIG", "GPU_UNIFIED", "GPU_NO_DATA"})
+_TOLD = frozenset(
+    {
+        *("GPU_POWER_CAPPED", "GPU_THROTTLED_PAST", "GPU_MIG", "GPU_UNIFIED", "GPU_NO_DATA"),
+        "GPU_SENSOR_IMPLAUSIBLE",
+    }
+)
 
 
-def _slot_choices() -> tuple[float, ...]:
-    """State slots that an SGLang request may reserve, by strategy and scheduler."""
-    found = {slots_per_request("no_buffer", prefix_cache=False)}
-    for strategy in ("no_buffer", "extra_buffer", "extra_buffer_lazy"):
-        found |= {slots_per_request(strategy, overlap=overlap) for overlap in (True, False)}
-    return tuple(sorted(float(n) for n in found if n is not None))
+def _asked(facts: Facts) -> Sequence[Engine]:
+    """The engine that runs; all of them where it is not known which."""
+    return (engine_of(facts.engine),) if facts.engine is not None else engines()
+
+
+def _with_host_cache(facts: Facts) -> Engine | None:
+    return next((known for known in _asked(facts) if known.host_cache_reserve_bytes is not None), None)
 
 
 def _answers(facts: Facts) -> Sequence[RuleAnswer]:
     """What the engine's own rules say of a host cache against the host's memory."""
-    if not facts.hicache_gb or facts.engine not in (None, "sglang"):
+    engine = _with_host_cache(facts)
+    if not facts.hicache_gb or engine is None:
         return ()
     hybrid = facts.hybrid if facts.hybrid is not None else True if facts.state_slots else None
     available = facts.mem_available_gb
@@ -194,7 +229,7 @@ def _answers(facts: Facts) -> Sequence[RuleAnswer]:
     def whole(gb: float | None) -> int | None:
         return None if gb is None else round(gb * 1e9)
 
-    answers = engine_of("sglang").check_rules(
+    answers = engine.check_rules(
         Settings(hicache=True, hicache_gb=facts.hicache_gb, tp=facts.tp, dp=facts.dp),
         facts.engine_version,
         ModelFacts(hybrid=hybrid),

@@ -17,6 +17,7 @@ import msgspec
 from tokpit.config.inventory import Inventory
 from tokpit.domain.records import LinkRecord, ServersRecord
 from tokpit.domain.server import ServerInfo
+from tokpit.domain.settings import LaunchState
 from tokpit.errors import StoreError
 from tokpit.ops.gate import ConfirmRequest
 from tokpit.ops.supervisor import Supervisor
@@ -29,6 +30,20 @@ if TYPE_CHECKING:
     from tokpit.ops.older import Older
     from tokpit.ops.recording import Recorder, Sink
     from tokpit.store.history import History
+
+
+def recorded(info: ServerInfo, state: LaunchState | None) -> ServerInfo:
+    """`info` with what the record of its launch knows; a job is known without one."""
+    if state is None:
+        return info
+    return msgspec.structs.replace(
+        info,
+        launched_by_tokpit=True,
+        group=state.group,
+        rank=state.rank,
+        ranks=state.ranks,
+        port=info.port if not state.rank else None,
+    )
 
 
 class Session:
@@ -126,11 +141,8 @@ class Session:
 
         host = await self.connected(name)
         found, states = await asyncio.gather(Finder(host).find(), read_states(host))
-        ours = {(state.pid, state.start_ticks) for state in states}
-        servers = tuple(
-            msgspec.structs.replace(info, launched_by_tokpit=(info.pid, info.start_ticks) in ours)
-            for info in found.servers
-        )
+        ours = {(state.pid, state.start_ticks): state for state in states}
+        servers = tuple(recorded(info, ours.get((info.pid, info.start_ticks))) for info in found.servers)
         self.store.apply(ServersRecord(host.name, host.now(), servers, found.orphans))
         return servers
 

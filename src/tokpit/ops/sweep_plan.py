@@ -66,6 +66,8 @@ def read_args(args: Mapping[str, Any]) -> Asked:
             fields["timeouts"] = Timeouts(total_s=float(args["timeout_s"]))
         dataset = str(args.get("dataset") or "builtin")
         fields.update(read_dataset(dataset))
+        if args.get("turns") is None and fields.get("prompt_rows"):
+            fields["turns"] = max(len(row["turns"]) if row.get("turns") else 1 for row in fields["prompt_rows"])
         repeat = int(args.get("repeat") or 1)
         if repeat < 1:
             raise ValueError(f"--repeat is {repeat}: at least 1")

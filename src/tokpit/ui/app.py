@@ -291,6 +291,16 @@ class TokpitApp(AppActions, App[None]):
         else:
             self.push_screen(SweepScreen(self.view, server.info.id))
 
+    def open_tune(self) -> None:
+        """The tune screen for the selected server."""
+        from tokpit.ui.screens.tune import TuneScreen
+
+        server = self.view.server
+        if server is None or not (server.alive or self.view.store.tunings):
+            tell(self, "no running server is selected", hint="choose one in the tree, or press l to launch one")
+        else:
+            self.push_screen(TuneScreen(self.view, server.info.id))
+
     def action_history(self) -> None:
         """The stored runs."""
         from tokpit.ui.screens.history import HistoryScreen

@@ -38,6 +38,8 @@ class AppActions:
             app.action_history()
         elif screen == "diagnose":
             app.open_diagnose()
+        elif screen == "tune":
+            app.open_tune()
 
     def action_jump(self) -> None:
         """The command palette."""

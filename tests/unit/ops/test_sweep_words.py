@@ -77,6 +77,14 @@ def test_a_wrong_word_is_one_sentence(args: dict[str, object], said: str) -> Non
     assert caught.value.exit_code == 2
 
 
+def test_conversations_of_a_file_are_held_to_their_end_unless_asked_otherwise(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"turns": ["a", "b", "c"]}\n{"turns": ["d"]}\n{"prompt": "e"}\n')
+    assert read_args({"dataset": str(rows)}).fields["turns"] == 3
+    assert read_args({"dataset": str(rows), "turns": 2}).fields["turns"] == 2
+    assert "turns" not in read_args({"dataset": "builtin"}).fields
+
+
 def test_a_dataset_with_a_bad_line_names_the_line(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "one"}\n{"text": 1}\n', encoding="utf-8")

@@ -11,7 +11,16 @@ from tokpit.ui import figures
 from tokpit.ui.charts.braille import BrailleCanvas
 from tokpit.ui.charts.model import ChartCanvas
 from tokpit.ui.charts.plotext_canvas import PlotextCanvas
-from tokpit.ui.levels import EARLIER_STYLES, MEASURES, chart_of, check_lines, error_lines, failed_checks, points
+from tokpit.ui.levels import (
+    EARLIER_STYLES,
+    MEASURES,
+    chart_of,
+    check_lines,
+    error_lines,
+    failed_checks,
+    live_errors,
+    points,
+)
 from tokpit.ui.text import Row, Span, crop, fit, safe, wrap
 from tokpit.ui.view import View
 from tokpit.ui.widgets.operation import ENDS, Find, OperationPanel
@@ -170,14 +179,14 @@ class LevelsChart(Panel):
 
 
 class NotesPanel(ScrolledPanel):
-    """Errors by class as levels end, failed checks, and what the rules say of the curve once it is whole."""
+    """Errors by class as they come, failed checks, and what the rules say of the curve once it is whole."""
 
     ages = False
 
-    def __init__(self, view: View, levels: Callable[[], Sequence[Level]]) -> None:
+    def __init__(self, view: View, find: Find) -> None:
         super().__init__(id="notes")
         self.view = view
-        self.levels = levels
+        self.find = find
         self.findings: Sequence[Mapping[str, Any]] = ()
 
     def topics(self) -> Sequence[str]:
@@ -191,9 +200,11 @@ class NotesPanel(ScrolledPanel):
     def all_rows(self, width: int) -> list[Row]:
         """Everything, wrapped."""
         rows: list[Row] = []
-        for line in error_lines(self.levels()):
+        operation = self.find()
+        levels = operation.levels if operation is not None else ()
+        for line in [*live_errors(operation), *error_lines(levels)]:
             rows += hanging("✗ ", "bad", safe(line), "bad", width)
-        for sentence, trust in check_lines(self.levels()):
+        for sentence, trust in check_lines(levels):
             rows += hanging("! ", "warn", safe(sentence), "warn", width)
             if trust:
                 rows += hanging("  ", "fg", safe(trust), "dim", width)

@@ -25,8 +25,9 @@ IDLE_S = 0.7
 """Silence after which a record of several lines (a traceback) is taken to be complete."""
 UNFINISHED_S = 3.0
 """Further silence after which a last line without an ending is taken as it is."""
-_BATCH_RECORDS = 2000
-_SLICE_S = 0.01
+_BATCH_RECORDS = 500
+_SLICE_S = 0.002
+"""A key takes about ten turns of the event loop until it is painted; each may wait for one slice."""
 _MARK_EVERY_S = 1.0
 _NO_FACTS = frozenset({"ts", "ts_ms", "pid", "process", "level", "source", "engine", "message", "what"})
 

@@ -211,7 +211,7 @@ def idle(folder: Path, seconds: float = 30.0) -> dict[str, object]:
 
 
 def memory(folder: Path, lines: int = 10_000_000, rate: int = 40_000, within: float = 560.0) -> dict[str, object]:
-    """Memory after so many lines; then `g` reads older lines from disk."""
+    """Memory after so many lines."""
     server = _server(folder, rate)
     screen = Screen(tokpit("local"), folder)
     try:
@@ -224,12 +224,9 @@ def memory(folder: Path, lines: int = 10_000_000, rate: int = 40_000, within: fl
             number = max([number, *(int(n) for n in numbers)])
             samples.append(screen.rss_mb())
         took = time.monotonic() - started
-        screen.press("\t")
-        screen.press("g")
-        older = screen.until(b"from byte", 20)
         return {
             "lines": number, "seconds": round(took), "lines_per_s": round(number / took), "rss_mb": round(samples[-1]),
-            "peak_mb": round(screen.peak_mb()), "older_lines_after_s": round(older, 2),
+            "peak_mb": round(screen.peak_mb()),
         }  # fmt: skip
     finally:
         screen.close()

@@ -64,6 +64,8 @@ class LogModel:
         self.unseen = 0
         self.older_start: int | None = None
         """Byte at which the oldest row begins, once rows were read from disk; new rows are then only counted."""
+        self._place: tuple[int, int] | None = None
+        """Where older rows are being read: until they are there, no row may leave."""
         self._ring: LogRing | None = None
         self._seen = 0
         self._all: list[LogLine] = []
@@ -73,11 +75,12 @@ class LogModel:
         """Take what is new in the ring; how many rows were added to the view."""
         if ring is not self._ring:
             self._ring, self._seen, self.hit, self.unseen = ring, 0, None, 0
-            self._all, self.follow, self.top, self.polls, self.older_start = [], True, 0, 0, None
+            self._all, self.follow, self.top, self.polls = [], True, 0, 0
+            self.older_start = self._place = None
             self.rows = self._all if self._whole else []
         if ring is None or ring.seen == self._seen:
             return 0
-        if self.older_start is not None:
+        if self.older_start is not None or self._place is not None:
             self.unseen += ring.seen - self._seen
             self._seen = ring.seen
             return 0
@@ -149,18 +152,23 @@ class LogModel:
     def resume(self) -> None:
         """Go to the end and stay there."""
         ring = self._ring
-        if self.older_start is not None:
+        if self.older_start is not None or self._place is not None:
             self._ring = None
             self.feed(ring)
         self.follow, self.unseen = True, 0
 
     def before(self) -> tuple[int, int] | None:
-        """Where the log goes on above the oldest row: a byte and lines to skip; None where there is nothing more."""
+        """Where the log goes on above the oldest row: a byte and lines to skip; None where there is nothing more.
+
+        From then on new rows are only counted, until `resume`.
+        """
         if self.older_start is not None:
             return (self.older_start, 0) if self.older_start > 0 else None
         if self._ring is None or not self._all:
             return None
-        return self._ring.place_before(self._all[0].number)
+        if self._place is None:
+            self._place = self._ring.place_before(self._all[0].number)
+        return self._place
 
     def prepend(self, records: Sequence[LogRecord], lines: int, start: int) -> int:
         """Rows from the disk go above the oldest one; as many of the newest go. How many came into view's reach."""
@@ -170,7 +178,7 @@ class LogModel:
         fresh = [
             msgspec.structs.replace(line, number=line.number + shift) for record in records for line in split(record)
         ]
-        self.older_start = start
+        self.older_start, self._place = start, None
         shown = [line for line in fresh if self._shows(line)]
         whole = self._whole
         self._all = [*fresh, *self._all][: self._keep + len(fresh)]

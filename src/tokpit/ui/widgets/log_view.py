@@ -145,8 +145,7 @@ class LogView(Panel, can_focus=True):
 
     def _read_older(self, step: int) -> None:
         read = getattr(self.view.session, "older_log", None)
-        place = self.model.before()
-        if read is None or place is None or self._reading or self.view.server_id is None:
+        if read is None or self._reading or self.view.server_id is None or (place := self.model.before()) is None:
             return
         self._reading = True
         self.run_worker(self._older(read, self.view.server_id, place, step), exit_on_error=False)

@@ -2,9 +2,9 @@
 
     python benchmarks/parse_log.py [--lines N] [--engine sglang|vllm|llamacpp]
 
-One core, one process. Prints lines per second, with and without metric samples, and the ratio to the plain loop. Where
-sgtop (a monitor of SGLang that reads the same log) is installed, its patterns run over the same file in the same run,
-with the number of statistics lines that each of the two reads.
+One core, one process. Prints lines per second, with and without metric samples, the same lines as `docker logs -t`
+gives them, and the ratio to the plain loop. Where sgtop (a monitor of SGLang that reads the same log) is installed, its
+patterns run over the same file in the same run, with the number of statistics lines that each of the two reads.
 """
 
 from __future__ import annotations
@@ -140,14 +140,21 @@ def main() -> None:
         rng = random.Random(7)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "server.log")
-            path.write_text("".join(MAKERS[engine](rng, i) + "\n" for i in range(options.lines)), encoding="utf-8")
+            lines = [MAKERS[engine](rng, i) + "\n" for i in range(options.lines)]
+            path.write_text("".join(lines), encoding="utf-8")
+            boxed = Path(folder, "docker.log")
+            boxed.write_text(
+                "".join(f"2026-07-01T10:00:00.{i:09d}Z {s}" for i, s in enumerate(lines)), encoding="utf-8"
+            )
             plain = max(rate(path, None) for _ in range(3))
             parsed = max(rate(path, engine) for _ in range(3))
+            prefixed = max(rate(boxed, engine) for _ in range(3))
             sampled = max(rate(path, engine, sampled=True) for _ in range(2))
             other = peer(path) if engine == "sglang" else ""
             ours = statistics(path, engine) if other else 0
         print(
-            f"{engine:9} {parsed:10,.0f} lines/s parsed, {sampled:10,.0f} with samples, plain loop {plain:12,.0f}"
+            f"{engine:9} {parsed:10,.0f} lines/s parsed, {prefixed:10,.0f} behind docker's stamps,"
+            f" {sampled:10,.0f} with samples, plain loop {plain:12,.0f}"
             f" (1/{plain / parsed:.0f})"
         )
         if other:

@@ -70,7 +70,9 @@ def compare(tokpit: Tokpit, engine: str, repeat: int) -> None:
     target = f"real:{port}"
     launched = tokpit.run("launch", "real", engine, "--yes", "--port", str(port), *words(engine))
     if launched.returncode:
-        sys.exit(launched.stderr[-3000:])
+        logs = sorted(tokpit.folder.parent.glob(f"sshd/home/.local/state/tokpit/logs/{engine}-*.log"))
+        tail = logs[-1].read_text(errors="replace")[-3000:] if logs else ""
+        sys.exit(f"{launched.stderr[-3000:]}\n{tail}")
     try:
         with_id, with_drafts, length = sweeps(tokpit, target, repeat)
         tokpit.json("relaunch", target, "--yes", "--mtp-steps", "0")

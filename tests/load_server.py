@@ -158,6 +158,9 @@ class ScriptServer:
             elif step == END:
                 writer.write(b"0\r\n\r\n")
                 await writer.drain()
+            elif isinstance(step, asyncio.Event):
+                await writer.drain()
+                await step.wait()
             elif step == HOLD:
                 await asyncio.Event().wait()
             elif step in (FIN, RST):

@@ -131,11 +131,11 @@ def sweep_past_the_cap(served: Served) -> tuple[list[dict[str, float]], dict[str
     assert [level["concurrency"] for level in stored["levels"]] == list(LEVELS)
     assert stored["context"]["settings"]["spec_steps"] == STEPS
 
-    seen = {(f.get("running_reqs"), f.get("queue_reqs")) for f in watched}
-    assert max(running or 0 for running, _ in seen) == CAP
-    assert {(CAP, c - CAP) for c in LEVELS if c > CAP} <= seen, f"running = cap, queued = C - cap was not seen: {seen}"
-    for level in run["levels"]:
-        assert level["result"]["server_running"] == min(CAP, level["concurrency"])
+    assert max(f.get("running_reqs") or 0 for f in watched) == CAP
+    assert any(f.get("running_reqs") == CAP and f.get("queue_reqs") for f in watched), "nobody saw the queue"
+    above = [level["result"] for level in run["levels"] if level["concurrency"] > CAP]
+    assert max(result["server_running"] for result in above) == CAP
+    assert all(result["server_queued"] for result in above), above
     assert max(f.get("gen_tps", 0) for f in watched) > 0
     return watched, run
 

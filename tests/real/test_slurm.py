@@ -52,6 +52,12 @@ def engine(slurm: Slurm) -> Path:
     return make_engine(slurm.folder / "env")
 
 
+@pytest.fixture(scope="module")
+def engine_two(slurm: Slurm) -> Path:
+    """A version that serves from several nodes."""
+    return make_engine(slurm.folder / "env2", version="0.32.0")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def one_minute(slurm: Slurm) -> str:
     """A job of the shortest time limit that there is, begun with the first test and looked at by the last."""
@@ -220,6 +226,34 @@ async def test_the_load_comes_from_nodes_of_a_partition(session: Session, slurm:
     assert "short 1, short 2" in run.context["from"]
     while "tokpit-load" in slurm.command("squeue", "-h", "-o", "%j"):
         await asyncio.sleep(0.1)
+
+
+async def test_two_nodes_serve_together_and_end_together(
+    session: Session, slurm: Slurm, engine_two: Path, tmp_path: Path
+) -> None:
+    port, log = free_port(), tmp_path / "two.log"
+    done = await launch(session, spec(engine_two, port, log, batch={"nodes": 2}))
+    job = done.server.job
+    assert job is not None
+    assert len(job.nodes) == 2
+    text = log.read_text()
+    assert "0: INFO" in text
+    assert "1: INFO" in text
+    assert "rank 1 waits for work" in text
+    found = next(info for info in await session.find("login") if info.job is not None and info.job.id == job.id)
+    assert (found.port, found.model) == (port, "tiny")
+    await session.execute("server.stop", target=f"login:{port}")
+    assert slurm.command("squeue", "-h", "-j", job.id).strip() == ""
+
+
+async def test_a_rank_that_fails_in_its_job_is_named(session: Session, engine_two: Path, tmp_path: Path) -> None:
+    said = "OSError: [Errno 98] Address already in use"
+    env = {"FAKE_FAILS": said, "FAKE_FAILS_RANK": "1"}
+    wanted = spec(engine_two, free_port(), tmp_path / "bad.log", batch={"nodes": 2}, env=env)
+    with pytest.raises(StartFailed) as failed:
+        await launch(session, wanted)
+    assert "rank 1 on n" in str(failed.value)
+    assert failed.value.code == "PORT_IN_USE"
 
 
 async def test_secrets_of_the_environment_are_in_no_script(

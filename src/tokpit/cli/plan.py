@@ -10,11 +10,10 @@ from tokpit.cli.context import Options
 from tokpit.cli.fact_option import pairs
 from tokpit.cli.output import table, to_json
 from tokpit.domain.text import sanitize
-from tokpit.insight.words import num, percent, seconds, span
+from tokpit.insight import planwords as words
 
 if TYPE_CHECKING:
-    from tokpit.insight.jobplan import Lever, Plan
-    from tokpit.insight.rates import Span
+    from tokpit.insight.jobplan import Plan
 
 
 @click.command(context_settings={"max_content_width": 110})
@@ -74,62 +73,17 @@ def plan(
 
 def show(found: Plan) -> None:
     """A plan as text: the answer first, then what it rests on."""
-    job, chosen = found.job, found.chosen
-    hosts = f"{job.hosts} host" + "s" * (job.hosts != 1)
-    amount = f"{num(job.tokens / 1e6, 4)} million tokens"
-    click.echo(f"{job.requests:,} requests of {num(job.output_tokens, 6)} output tokens = {amount}")
+    click.echo(words.job_line(found))
     click.echo(f"planned from {sanitize(found.source)}")
-    click.echo(f"\n{_hours(chosen.hours)} on {hosts} at C={chosen.rate.concurrency}")
-    click.echo(f"  {_spanned(chosen.rate.tps)} tok/s a host: {sanitize(found.why)}")
-    click.echo(
-        f"  = {num(job.requests, 9)} x {num(job.output_tokens, 6)} / ({num(chosen.rate.good_tps.mid, 4)} x {job.hosts})"
-    )
-    click.echo(f"  {_spanned(chosen.gpu_hours)} GPU-hours ({found.gpus} a host)")
-    if chosen.cost is not None:
-        click.echo(f"  cost {_spanned(chosen.cost)} at {num(job.price or 0.0)} a GPU-hour")
-    if found.hosts_needed is not None and job.within_h is not None:
-        click.echo(f"  {found.hosts_needed} hosts do it within {span(job.within_h)} (at the slow end of the interval)")
+    click.echo(f"\n{words.headline(found)}")
+    for line in words.reasons(found):
+        click.echo(f"  {sanitize(line)}")
     click.echo()
-    rows = [
-        (
-            ",".join(map(str, option.rate.levels)),
-            str(option.rate.running),
-            _spanned(option.rate.tps),
-            _hours(option.hours),
-            seconds(option.latency_s),
-            None if option.cost is None else num(option.cost.mid),
-            percent(option.rate.error_share) if option.rate.error_share else "-",
-            "<" if option is chosen else "",
-        )
-        for option in found.options
-    ]
-    head = ("C", "RUNNING", "TOK/S A HOST", "JOB", "A REQUEST", "COST", "ERRORS", "")
-    table(head, rows, right=frozenset({0, 1, 4, 5}))
+    table(words.HEAD, [words.row(found, option) for option in found.options], right=words.RIGHT)
     click.echo()
     for lever in found.levers:
-        click.echo(_lever(lever))
+        click.echo(sanitize(words.lever_line(lever)))
         if lever.note:
             click.echo(f"    {sanitize(lever.note)}")
     for note in found.notes:
         click.echo(f"note: {sanitize(note)}")
-
-
-def _lever(lever: Lever) -> str:
-    text = f"{lever.name}: {sanitize(lever.change)}"
-    if lever.hours is not None:
-        text += f", {_hours(lever.hours)}"
-    if lever.saves_h:
-        text += f", {'saves' if lever.saves_h > 0 else 'costs'} {span(abs(lever.saves_h))}"
-    return text + ("" if lever.basis == "measured" else " (predicted)")
-
-
-def _spanned(value: Span) -> str:
-    if value.low is None or value.high is None:
-        return num(value.mid, 4)
-    return f"{num(value.mid, 4)} ({num(value.low, 4)} to {num(value.high, 4)})"
-
-
-def _hours(value: Span) -> str:
-    if value.low is None or value.high is None:
-        return span(value.mid)
-    return f"{span(value.mid)} ({span(value.low)} to {span(value.high)})"

@@ -83,7 +83,7 @@ class _Printer:
             if known not in seen:
                 seen.add(known)
                 self._line(f"  C={operation.live.get('concurrency', 0):4.0f} {kind}: {_cut(first)}")
-        for name in ("stuck", "note"):
+        for name in ("stuck", "behind", "note"):
             said = operation.result.get(name, "")
             # "No progress for 70 s since X" is news once, not every second.
             if said and said.rpartition(" since ")[2] != self._said.get(name, "").rpartition(" since ")[2]:

@@ -226,8 +226,13 @@ def _server(
     )
 
 
-def _port(table: ProcessTable, pid: int, family: tuple[int, ...], recognised: Recognised) -> int:
-    """The port of the flags; without one the engine's default, unless the process is seen listening elsewhere only."""
+def _port(table: ProcessTable, pid: int, family: tuple[int, ...], recognised: Recognised) -> int | None:
+    """The port of the flags; without one the engine's default, unless the process is seen listening elsewhere only.
+
+    None for a rank that has none of its own.
+    """
+    if recognised.headless:
+        return None
     if recognised.settings.port is not None:
         return recognised.settings.port
     default = registry.engine(recognised.engine).http.default_port

@@ -50,7 +50,7 @@ def server_of(host: str, listed: Listed) -> ServerInfo | None:
     started = started_in(listed.script)
     if not started or not (job.alive or job.waiting):
         return None
-    one = started[-1]
+    one = started[0]  # of several nodes the first, which has the port
     engine = registry.engine(one.engine)
     return ServerInfo(
         host=host,

@@ -37,7 +37,8 @@ class _Absent(Exception):  # a state, not an error
 async def watch_metrics(host: Host, server: ServerInfo, sink: Sink, *, every_s: float = EVERY_S) -> None:
     """Feed Samples (source `metrics`) and Facts until cancelled; `every_s` is seconds on the host's clock.
 
-    A server without metrics gets one fact, `metrics_note`, which is emptied when they come. Facts from its info and
+    A server without metrics gets one fact, `metrics_note`, which is emptied when they come; where another page tells
+    its load, that page's values are its samples. Facts from its info and
     version pages: `version`, `served_name`, `max_context`, and scalars of the info page as `info.NAME`.
     """
     if server.url is None:
@@ -81,6 +82,8 @@ class _Watch:
         if status in (401, 403):
             raise _Absent("the server wants an API key for its metrics")
         if status in (404, 405, 501):
+            if await self._loads(web):
+                return
             raise _Absent("the server gives no metrics; it must be started with its metrics flag")
         if status != 200:
             return
@@ -92,6 +95,19 @@ class _Watch:
         self._facts(t, page)
         if values := self._rates.update(t, page):
             self._sink(Sample(self._server.id, t, "metrics", values))
+
+    async def _loads(self, web: aiohttp.ClientSession) -> bool:
+        """Whether a server without metrics tells its load on another page, whose values then count."""
+        path = self._engine.http.loads
+        if path is None:
+            return False
+        status, text = await self._get(web, path)
+        values = self._engine.loads(_json(text)) if status == 200 else {}
+        if not values:
+            return False
+        self.note(f"the server gives no metrics: figures are those of {path}; its metrics flag would give more")
+        self._sink(Sample(self._server.id, self._host.now(), "metrics", values))
+        return True
 
     def note(self, text: str) -> None:
         """Tell once that (or no longer that) there are no metrics."""

@@ -25,6 +25,8 @@ class Recognised(msgspec.Struct, frozen=True, kw_only=True):
     """The leading words that start the engine, before its flags."""
     python: str | None = None
     """Interpreter, if it is a Python engine: asked for the installed version."""
+    headless: bool = False
+    """One of several nodes that serve together, without an HTTP port of its own."""
 
 
 class HttpFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,6 +243,10 @@ class Engine(Protocol):
 
     def metrics(self, text: str) -> MetricsPage:
         """One Prometheus page in canonical tags. Raises ValueError where the text is no such page."""
+        ...
+
+    def loads(self, page: object) -> dict[str, float]:
+        """Values in the JSON of `http.loads`, in tags of domain.metrics; empty where it has no such page."""
         ...
 
     def findings(self, records: Sequence[LogRecord], silent_s: float | None = None) -> Sequence[Verdict]:

@@ -124,6 +124,10 @@ class FolderEngine:
         """See Engine."""
         return cast(MetricsPage, self._part("metrics").page(text))
 
+    def loads(self, page: object) -> dict[str, float]:
+        """See Engine."""
+        return cast(dict[str, float], self._part("loads").samples(page)) if self.http.loads else {}
+
     def findings(self, records: Sequence[LogRecord], silent_s: float | None = None) -> Sequence[Verdict]:
         """See Engine."""
         from tokpit.engines.verdictkit.standing import standing

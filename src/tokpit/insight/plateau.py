@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 
-from tokpit.insight.capacity import Cap, running_cap
+from tokpit.insight.capacity import LOGGED, Cap, running_cap
 from tokpit.insight.curve import FLAT_SLOPE, Curve, service_spread, slope
 from tokpit.insight.facts import Facts
 from tokpit.insight.points import Point
@@ -35,7 +35,7 @@ def explain(curve: Curve, facts: Facts) -> Plateau | None:
     """The cause of a curve's flat stretch; None where it has none and no level is above a known cap."""
     known = running_cap(facts)
     flat = curve.flat
-    if known is not None and (found := _at_cap(curve, known)) is not None:
+    if known is not None and (found := _at_cap(curve, known) or _seen_at_cap(curve, known)) is not None:
         return found
     if not flat:
         return None
@@ -50,7 +50,7 @@ def explain(curve: Curve, facts: Facts) -> Plateau | None:
         return Plateau(cause=THROTTLED, levels=above)
     seen = _seen_running(above)
     if seen is not None:
-        cap = Cap(seen, "logged", f"the server never ran more than {seen} at once while others waited")
+        cap = _seen_cap(facts, seen)
         policy = known is not None and known.value > seen * 1.1
         return Plateau(cause=POLICY if policy else CAP, levels=above, cap=cap, waves=wave_model(curve.points, seen))
     inferred = curve.cap_in_curve
@@ -79,6 +79,20 @@ def _at_cap(curve: Curve, cap: Cap) -> Plateau | None:
     return _capped(curve, cap, CAP)
 
 
+def _seen_at_cap(curve: Curve, cap: Cap) -> Plateau | None:
+    """The plateau of a known cap that the server was seen to keep: so many ran and the others waited, at every level.
+
+    That decides also where times are too noisy to show it, unless throughput still rises.
+    """
+    above = [p for p in curve.points if p.concurrency > cap.value]
+    within = [p for p in curve.points if p.concurrency <= cap.value]
+    if not above or not all(p.queued and round(p.running or 0.0) == cap.value for p in above):
+        return None
+    if within and above[-1].tps > 1.15 * within[-1].tps * max(1.0, cap.value / within[-1].concurrency):
+        return None
+    return _capped(curve, cap, CAP)
+
+
 def _waves_fit(curve: Curve, cap: int) -> bool:
     """Whether waves of `cap` requests give the elapsed times above it: few waves spread the mean service time."""
     model = wave_model(curve.points, cap)
@@ -101,6 +115,15 @@ def _seen_running(levels: tuple[Point, ...]) -> int | None:
         return None
     most = [p.running or 0.0 for p in known]
     return round(max(most)) if max(most) <= 1.1 * min(most) and max(most) < 0.9 * levels[-1].concurrency else None
+
+
+def _seen_cap(facts: Facts, seen: int) -> Cap:
+    """What sets a cap that was only seen: the pool that gives the same number, where one does."""
+    told = f"the server never ran more than {seen} at once while others waited"
+    cap = running_cap(msgspec.structs.replace(facts, max_running_requests=seen))
+    if cap is None or cap.value != seen or cap.by == LOGGED:
+        return Cap(seen, LOGGED, told)
+    return Cap(seen, cap.by, f"{cap.arithmetic}; {told}", cap.per_request)
 
 
 def _grows(levels: tuple[Point, ...]) -> bool:

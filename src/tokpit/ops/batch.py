@@ -60,7 +60,7 @@ def batch_script(
     if request.nodes == 1:
         return f"#!/bin/sh\n{head}{extra}exec {command}\n"
     first, others = (" ".join([command, *words]) for words in ranks)
-    each = f'case "$SLURM_NODEID" in\n0) exec {first} ;;\n*) exec {others} ;;\nesac'
+    each = f'if [ "$SLURM_NODEID" = 0 ]; then\n  exec {first}\nelse\n  exec {others}\nfi'
     run = f"exec srun --kill-on-bad-exit=1 --label --unbuffered sh -c {shlex.quote(each)}"
     return f"#!/bin/sh\n{head}{extra}{_HEAD}{run}\n"
 

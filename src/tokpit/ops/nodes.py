@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 RENDEZVOUS_PORT = 29_600
 _POLL_S = 1.0
 _BEHIND_S = 60.0
-"""A rank that is a whole milestone behind the others and has not moved for so long is named."""
+"""A rank that is not yet where the others wait for it, and has not moved for so long, is named."""
 _ROLLBACK_WAIT_S = 20.0
 
 
@@ -235,7 +235,7 @@ async def _watch(session: Session, ranks: Sequence[Rank], progress: Progress) ->
             continue  # a lost link is no lost rank
         said = behind(paces, progress.elapsed_s)
         if progress.operation.result.get("behind", "") != said:
-            progress.update(result={**progress.operation.result, "behind": said, "note": said})
+            progress.update(result={**progress.operation.result, "behind": said})
 
 
 async def _look(session: Session, ranks: Sequence[Rank]) -> None:
@@ -259,22 +259,23 @@ class _Pace:
         assert rank.info is not None
         self._session, self._info = session, rank.info
         self.name = rank.name
-        self._tracker = StartTracker(engine_of(rank.info.engine).milestones, started_t=0.0)
+        milestones = engine_of(rank.info.engine).milestones
+        self._joins = {milestone.kind for milestone in milestones if milestone.joins}
+        self._tracker = StartTracker(milestones, started_t=0.0)
         self._seen = 0
         self.moved_s = 0.0
 
     def read(self, now_s: float) -> int:
-        """The place of the furthest milestone reached by now in the engine's order; 0: none.
+        """How many of the points at which ranks wait for each other it has reached by now.
 
-        Not their number: ranks without an HTTP server of their own print fewer of them.
+        Other milestones say nothing here: a rank without an HTTP server of its own prints fewer of them.
         """
         log = self._session.store.servers[self._info.id].log
         for record in list(log.records)[max(self._seen - log.first, 0) :]:
             if self._tracker.observe(record, now_s):
                 self.moved_s = now_s
         self._seen = log.seen
-        order = [milestone.kind for milestone in engine_of(self._info.engine).milestones]
-        return max((order.index(step.kind) + 1 for step in self._tracker.steps if step.kind in order), default=0)
+        return sum(step.kind in self._joins for step in self._tracker.steps)
 
     @property
     def phase(self) -> str:

@@ -28,6 +28,7 @@ from tokpit.ops.progress import Progress
 from tokpit.ops.slurm import Life
 from tokpit.ops.targets import server_target
 from tokpit.probes.group import GroupState, group_script, parse_group
+from tokpit.probes.slurm import dead_rank
 from tokpit.transport.base import Host, quote
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ async def explained(host: Host, spec: LaunchSpec, log_start: int, error: LaunchE
         return error
     verdict = engine_of(spec.engine).verdict(records, settings=spec.settings)
     what = what or f"{error.message.partition(':')[0]}: the process has ended"
+    if spec.batch.nodes > 1 and (first := dead_rank(record.text for record in records)):
+        what += f"; {first}"
     return start_failed(what, verdict, records, verdict.next_action if verdict else last_lines(records))
 
 
@@ -243,6 +246,8 @@ class _Waiter:
 
     async def _failed(self, what: str, *, ended: bool = False) -> None:
         await self._catch_up()
+        if self._life is not None and (first := dead_rank(record.text for record in self._records)):
+            what += f"; {first}"
         verdict = self._engine.verdict(self._records, settings=self._info.settings)
         if verdict is not None and self._life is None:
             verdict = await self._ask_host(verdict)

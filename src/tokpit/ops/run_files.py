@@ -15,6 +15,7 @@ from tokpit.engines.benchkit.registry import read, readers
 from tokpit.errors import UsageError
 from tokpit.insight.points import Point
 from tokpit.ops.diagnose_files import read_sweep, read_text
+from tokpit.ops.import_checks import judged
 
 MOST_BYTES = 512 << 20
 
@@ -93,7 +94,7 @@ def _imported(group: Sequence[Reading]) -> Run:
         ended_at=max(ends, default=None),
         status="stopped" if any(one.level.result.get("partial") for one in group) else "done",
         context={"source": first.tool, "client": client, "plan": {k: v for one in group for k, v in one.plan.items()}},
-        levels=tuple(one.level for one in sorted(group, key=lambda one: one.level.concurrency)),
+        levels=tuple(judged(one.level, one.plan) for one in sorted(group, key=lambda one: one.level.concurrency)),
     )
 
 

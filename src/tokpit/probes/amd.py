@@ -164,12 +164,15 @@ def _cards(text: str) -> dict[str, dict[str, Any]] | None:
 
 
 def _concise(text: str) -> tuple[tuple[GpuSample, ...], tuple[Problem, ...]]:
-    """The table that rocm-smi prints without options (ROCm 4 to 5): columns by the header's words."""
+    """The table that rocm-smi prints without options: columns by the header's words.
+
+    ROCm 4 and 5 head the number `GPU`; 6 and later `Device`, with a second line and cells such as `NPS1, SPX, 0`.
+    """
     heads: list[str] = []
     gpus = []
     for line in text.split("\n"):
-        words = sanitize(line).split()
-        if words[:1] == ["GPU"] and "GPU%" in words:
+        words = re.sub(r",\s+", ",", sanitize(line)).split()
+        if words[:1] in (["GPU"], ["Device"]) and "GPU%" in words:
             heads = words
         elif heads and len(words) == len(heads) and words[0].isdecimal():
             cells = {head: number(word) for head, word in zip(heads, words, strict=True)}

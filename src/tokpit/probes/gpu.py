@@ -73,7 +73,7 @@ def judge_polls(seconds: list[float | None]) -> Problem | None:
 
 def number(cell: str) -> float | None:
     """The number at the start of a cell (`61.23 W`, `12 %`, `81000 MiB`); None for `[N/A]`, `ERR!` and other text."""
-    word = cell.strip().split(" ", 1)[0].rstrip("%cCWMhz")
+    word = cell.strip().split(" ", 1)[0].rstrip("%°cCWMhz")
     try:
         value = float(word)
     except ValueError:

@@ -71,7 +71,7 @@ _REASON_FIELDS = {
 }
 # Parts without a framebuffer of their own: Grace-Blackwell desktop, Jetson and its automotive kin. GH200 has HBM.
 _UNIFIED = re.compile(r"\b(?:GB10|N1X|Tegra|Orin|Thor|Xavier|Jetson)\b", re.IGNORECASE)
-_INVALID = re.compile(r'Field "([^"]+)" is not a valid field to query')
+_INVALID = re.compile(r"""Field ["']([^"']+)["'] is not a valid field to query""")
 _LOST = re.compile(
     r"(?:Unable to determine the device handle for|Unable to (?:query|read)[^:]*for) "
     r"(?:gpu|GPU)\s*(?:(\d{1,3}(?![0-9A-Fa-f]*:[0-9A-Fa-f]{2}:)):?\s*)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)?"

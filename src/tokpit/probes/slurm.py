@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -187,6 +187,18 @@ def expand(text: str) -> tuple[str, ...]:
             elif low.isdecimal() and high.isdecimal() and int(high) - int(low) < 100_000:
                 names += [f"{match[1]}{n:0{len(low)}d}{match[3]}" for n in range(int(low), int(high) + 1)]
     return tuple(names)
+
+
+_DEAD = re.compile(r"srun: error: (\S+): task (\d+): (.+)")
+
+
+def dead_rank(lines: Iterable[str]) -> str:
+    """Which task of a step ended first, by what srun printed; empty where it printed nothing of the kind."""
+    for line in lines:
+        match = _DEAD.search(line)
+        if match is not None:
+            return f"rank {match[2]} on {match[1]} ended first ({match[3].strip()})"
+    return ""
 
 
 def directives(words: Sequence[tuple[str, str]]) -> str:

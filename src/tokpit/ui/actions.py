@@ -33,7 +33,7 @@ class Action:
         return self.shown or self.key
 
 
-_ALL = ("cockpit", "launch", "relaunch", "sweep", "tune", "history", "check", "diagnose", "fleet", "help")
+_ALL = ("cockpit", "launch", "relaunch", "sweep", "tune", "history", "plan", "check", "diagnose", "fleet", "help")
 _OPEN = ("cockpit", "fleet", "history", "check", "diagnose")
 """Screens without fields to type into."""
 _TIMED = ("cockpit", "fleet")
@@ -117,7 +117,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("stop_or_leave", "escape", "stop / back", "stop at once and keep what was measured; then go back",
            ("sweep",), 1, "esc"),
     Action("leave", "escape", "back", "go back; a launch under way goes on",
-           ("launch", "relaunch", "history", "check", "diagnose", "help"), 1, "esc"),
+           ("launch", "relaunch", "history", "plan", "check", "diagnose", "help"), 1, "esc"),
+    Action("plan", "p", "plan", "plan a job of many requests from the run under the cursor; picked runs are compared",
+           ("history",), 3),
     Action("pick", "space", "pick", "pick a run; two picked runs are compared", ("history",), 2, "space"),
     Action("open", "enter", "open", "show or hide evidence and arithmetic of a finding", ("diagnose",), 2, "enter"),
     Action("reach", "w", "what it takes", "what a rate would take: bytes, bandwidth, acceptance, slots", ("diagnose",),

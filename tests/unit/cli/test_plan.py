@@ -52,7 +52,7 @@ def stored(run_id: str, started_at: float, **settings: object) -> Run:
 def test_the_answer_in_words(tmp_path: Path) -> None:
     out = run(tmp_path, *JOB, "--sweep", table(tmp_path), "--within", "7d", "--price", "2.5")
     assert out.exception is None, out.exception
-    assert "49.1 days (48.5 days to 49.7 days) on 1 host at C=16" in out.stdout
+    assert "49.1 days (48.5 to 49.7) on 1 host at C=16" in out.stdout
     assert "8 hosts do it within 7 days" in out.stdout
     assert "(predicted)" in out.stdout
 

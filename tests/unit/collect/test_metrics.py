@@ -42,6 +42,10 @@ class Server:
         self.scrapes = 0
         self.headers: list[str | None] = []
         self.info_status = 200
+        self.loads: dict[str, object] | None = None
+
+    async def load_page(self, request: web.Request) -> web.Response:
+        return web.json_response(self.loads, status=404 if self.loads is None else 200)
 
     async def metrics(self, request: web.Request) -> web.Response:
         self.scrapes += 1
@@ -63,6 +67,7 @@ async def http(server: ServerInfo) -> AsyncIterator[tuple[Server, ServerInfo]]:
     app = web.Application()
     app.router.add_get("/metrics", answers.metrics)
     app.router.add_get("/server_info", answers.info)
+    app.router.add_get("/v1/loads", answers.load_page)
     app.router.add_get("/v1/models", answers.models)
     runner = web.AppRunner(app)
     await runner.setup()
@@ -149,6 +154,22 @@ async def test_a_server_without_metrics_gets_one_note_until_they_come(
     assert word in str(notes[0])
     answers.status, answers.text = 200, ""
     await until(lambda: kept.of(Sample))
+    assert facts(kept)["metrics_note"] == ""
+    await end(task)
+
+
+async def test_a_server_without_metrics_that_tells_its_load_is_watched_all_the_same(
+    http: tuple[Server, ServerInfo], host: LocalHost, kept: Kept
+) -> None:
+    answers, info = http
+    answers.status = 404
+    answers.loads = {"loads": [{"num_running_reqs": 0, "num_waiting_reqs": 0, "gen_throughput": 18.3}]}
+    task = await watched(host, info, kept)
+    await until(lambda: len(kept.of(Sample)) >= 2)
+    assert kept.of(Sample)[-1].values == {"running_reqs": 0.0, "queue_reqs": 0.0, "gen_tps": 0.0}
+    assert "/v1/loads" in str(facts(kept)["metrics_note"])
+    answers.status = 200
+    await until(lambda: kept.of(Sample)[-1].values.get("queue_reqs") == 2.0)
     assert facts(kept)["metrics_note"] == ""
     await end(task)
 

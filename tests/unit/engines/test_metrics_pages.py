@@ -307,7 +307,7 @@ def test_any_page_gives_finite_known_values_or_says_that_it_is_none(engine, line
     try:
         got = PAGES[engine]("\n".join(lines))
     except ValueError as error:
-        assert "no Prometheus page" in str(error)  # noqa: PT017 - it may as well be a page
+        assert "no Prometheus page" in str(error)  # noqa: PT017 - it may be a page
         return
     assert all(math.isfinite(value) for value in got.values.values())
     assert all(isinstance(text, str) for text in got.labels.values())

@@ -237,3 +237,14 @@ def test_what_stands_before_the_lines_changes_no_verdict(way: str) -> None:
         verdict = judge(name, WAYS[way](log))
         assert verdict is not None, (name, code)
         assert verdict.code == code
+
+
+def test_an_unknown_error_below_the_line_that_a_start_failed_is_told_and_not_that_line() -> None:
+    log = core_error("EngineCore failed to start.\n" + TRACEBACK + "RuntimeError: The size of tensor a must match")
+    verdict = judge("vllm", log, 1)
+    assert verdict is not None
+    assert verdict.code == "ROOT_CAUSE_FIRST"
+    assert "RuntimeError: The size of tensor a must match" in verdict.sentence
+    alone = judge("vllm", core_error("EngineCore failed to start."), 1)
+    assert alone is not None
+    assert alone.code == "FAILED_BUT_HOLDING_GPU"

@@ -47,6 +47,23 @@ def test_cap_is_inferred_where_nobody_gives_it_and_said_to_be_likely() -> None:
     assert cap.figures["cap"] == 9
 
 
+def test_a_cap_that_was_seen_to_hold_decides_where_times_are_noisy() -> None:
+    """A busy machine bends the rates by a third; that 3 ran and the others waited at each level is not bent."""
+    rows = ((1, 9, 18.0, 48.0), (3, 9, 4.3, 202.0), (6, 9, 4.2, 206.0), (9, 9, 6.0, 145.0))
+    points = tuple(
+        msgspec.structs.replace(p, running=min(3, p.concurrency), queued=max(0, p.concurrency - 3)) for p in sweep(rows)
+    )
+    found = one(findings(points, state_slots=9, slots_per_request=3), "QUEUE_LIMITED_BY_STATE_SLOTS")
+    assert "floor(9 state slots / 3 per request) = 3" in found.arithmetic
+    assert "3 at C=6 and 6 at C=9" in found.claim
+    assert "too noisy to judge by" in found.arithmetic
+    seen = one(findings(points, engine="sglang", state_slots=9, slot_choices="1,3,4,5"), "QUEUE_LIMITED_BY_STATE_SLOTS")
+    assert "floor(9 state slots / 3 per request) = 3" in seen.arithmetic
+    assert "never ran more than 3 at once" in seen.arithmetic
+    free = tuple(msgspec.structs.replace(p, running=p.concurrency, queued=0) for p in points)
+    assert "QUEUE_LIMITED_BY_STATE_SLOTS" not in codes(findings(free, state_slots=9, slots_per_request=3))
+
+
 def test_slots_a_request_follow_from_the_logged_cap() -> None:
     facts, _ = parse_facts({"state_slots": "23", "max_running_requests": "5", "slot_choices": "1,3,4,5"})
     cap = running_cap(facts)

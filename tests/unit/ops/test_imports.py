@@ -84,6 +84,57 @@ def test_a_failed_request_is_counted_and_an_open_loop_is_named_by_its_rate(tmp_p
     assert len(level.result["rows"]) == 21
 
 
+VLLM = {
+    "model_id": "m", "num_prompts": 64, "request_rate": "inf", "max_concurrency": 8, "duration": 100.0,
+    "completed": 64, "failed": 0, "total_input_tokens": 6400, "total_output_tokens": 41475,
+    "output_throughput": 414.75, "mean_ttft_ms": 200, "median_ttft_ms": 190, "p99_ttft_ms": 400,
+    "mean_itl_ms": 18.7, "median_itl_ms": 18.7, "mean_e2el_ms": 12300, "median_e2el_ms": 12300,
+    "max_output_tokens_per_s": 470.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({"max_output_tokens_per_s": 111.0, "spec_decode_acceptance_length": 4.1}, "CHUNKS_NOT_TOKENS", "455 tok/s"),
+        ({"max_output_tokens_per_s": 300.0}, "CHUNKS_NOT_TOKENS", "impossible"),
+        ({"mean_itl_ms": 78, "median_itl_ms": 78}, "ITL_IS_PER_CHUNK", "per token"),
+        ({"mean_itl_ms": 40, "median_itl_ms": 40}, "ITL_IS_PER_CHUNK", "tokens per gap"),
+        (
+            {"failed": 16, "completed": 48, "total_output_tokens": 31106, "output_throughput": 311.06},
+            "REJECTED",
+            "16 of 64",
+        ),
+        ({"total_output_tokens": 0, "output_throughput": 0.0}, "ZERO_TOKENS_SUSPECT", "not 0 tok/s"),
+    ],
+)
+def test_a_result_whose_figures_contradict_one_another_is_marked(
+    tmp_path: Path, changes: dict[str, object], code: str, said: str
+) -> None:
+    (tmp_path / "r.json").write_text(json.dumps(VLLM | changes))
+    (level,) = read_runs(str(tmp_path / "r.json"))[0].levels
+    failed = {check["code"]: check["sentence"] for check in level.result["checks"] if check["ok"] is False}
+    assert said in failed[code]
+    assert len(failed) == 1
+
+
+def test_a_sound_result_has_no_failed_check(tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text(json.dumps(VLLM))
+    runs = [run for words in FILES.values() for run in [read(*words)]]
+    for level in [*read_runs(str(tmp_path / "r.json"))[0].levels, *(level for run in runs for level in run.levels)]:
+        failed = [check["code"] for check in level.result.get("checks", ()) if check["ok"] is False]
+        assert failed in ([], ["TOKEN_COUNT"])  # the reader's own, of a file whose tool counted otherwise
+
+
+def test_one_token_for_a_thousand_asked_is_told_of_a_foreign_result(tmp_path: Path) -> None:
+    page = json.loads((DATA / "sglang-0.5.23.jsonl").read_text().splitlines()[0])
+    page |= {"random_output_len": 1024, "total_output_tokens": page["completed"]}
+    (tmp_path / "r.jsonl").write_text(json.dumps(page))
+    (level,) = read_runs(str(tmp_path / "r.jsonl"))[0].levels
+    failed = [check["code"] for check in level.result["checks"] if check["ok"] is False]
+    assert "LENGTH_MISMATCH" in failed
+
+
 def test_imported_runs_are_stored_compared_and_shown(tmp_path: Path) -> None:
     where = ("--history", tmp_path / "h.sqlite")
     words = ("--host", "gpu1", "--engine", "vllm", "--version", "0.32.0", "--set", "spec_steps=3")

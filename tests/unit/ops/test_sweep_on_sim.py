@@ -54,7 +54,7 @@ async def test_from_the_host_and_from_here_agree_and_say_where_they_were(session
     assert "round trip" in there.context["link"]
     one, two = there.levels[0], here.levels[0]
     assert (one.ok, one.avg_output, two.ok, two.avg_output) == (16, 128, 16, 128)
-    assert two.output_tps == pytest.approx(one.output_tps, rel=0.35), "the same plan on a noisy machine"
+    assert 0.5 < two.output_tps / one.output_tps < 2, "the same plan on a noisy machine"
 
 
 async def test_each_level_is_compared_with_the_server(session: Session, sim: SimHost) -> None:

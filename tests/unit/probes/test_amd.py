@@ -114,3 +114,34 @@ def test_memory_by_process() -> None:
     text = json.dumps([{"gpu": 0, "process_list": [{"process_info": info}, {"process_info": "No running processes"}]}])
     (process,) = amd.parse_processes(text, {0: "uu"})
     assert (process.uuid, process.pid, process.used_mib) == ("uu", 321, 2048.0)
+
+
+def test_the_concise_table_of_newer_releases() -> None:
+    text = (
+        "============================ ROCm System Management Interface ============================\n"
+        "====================================== Concise Info ======================================\n"
+        "Device  Node  IDs              Temp        Power     Partitions          SCLK    MCLK    Fan  Perf  PwrCap"
+        "  VRAM%  GPU%  \n"
+        "              (DID,     GUID)  (Junction)  (Socket)  (Mem, Compute, ID)  \n"
+        "==========================================================================================\n"
+        "0       2     0x74a1,   28851  61.0°C      588.0W    NPS1, SPX, 0        2101Mhz  900Mhz  0%   auto  750.0W"
+        "  92%    97%    \n"
+        "1       3     0x74a1,   51499  43.0°C      N/A       NPS1, SPX, 0        131Mhz  900Mhz  0%   auto  0.0W"
+        "  0%     0%    \n"
+        "================================== End of ROCm SMI Log ===================================\n"
+    )
+    gpus, problems = amd.parse_rocm_smi(text)
+    assert problems == ()
+    assert [(g.index, g.util, g.power_w, g.power_limit_w, g.temp_c, g.sm_clock_mhz) for g in gpus] == [
+        (0, 0.97, 588.0, 750.0, 61.0, 2101.0),
+        (1, 0.0, None, None, 43.0, 131.0),
+    ]
+
+
+def test_a_warning_before_the_document_is_no_part_of_it() -> None:
+    text = (
+        "WARNING: AMD GPU device(s) is/are in a low-power state. Check power control/runtime_status\n\n"
+        '{"card0": {"GPU use (%)": "0", "VRAM Total Memory (B)": "206141652992", "VRAM Total Used Memory (B)": "N/A"}}'
+    )
+    ((gpu,), problems) = amd.parse_rocm_smi(text)
+    assert (gpu.util, gpu.mem_total_mib, gpu.mem_used_mib, problems) == (0.0, 196592.0, None, ())

@@ -275,3 +275,17 @@ def test_memory_by_process_is_joined_by_uuid() -> None:
     apps = nvidia.parse_apps(text)
     assert [(app.uuid, app.pid, app.used_mib) for app in apps] == [("GPU-b", 4711, 60210), ("GPU-a", 4712, None)]
     assert apps[1].name == "VLLM::Worker_TP1, with comma"
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_an_unknown_field_in_either_quotes_is_named(quote: str) -> None:
+    said = f"Field {quote}temperature.gpu.tlimit{quote} is not a valid field to query.\n\n"
+    assert parse(said, ["index", "temperature.gpu.tlimit"], status=2).bad_field == "temperature.gpu.tlimit"
+
+
+def test_what_a_login_prints_around_the_rows_is_no_gpu() -> None:
+    fields = ["index", "name", "utilization.gpu", "memory.used", "memory.total"]
+    rows = "0, NVIDIA H100, 5 %, 10 MiB, 100 MiB\n1, NVIDIA H100, [N/A], Not Supported, 100 MiB\n"
+    said = f"Welcome to gpu1\n*** maintenance tonight ***\n{rows}WARNING: infoROM is corrupted at gpu 0000:5E:00.0\n"
+    answer = parse(said, fields, status=0)
+    assert [(g.index, g.util, g.mem_used_mib) for g in answer.gpus] == [(0, 0.05, 10), (1, None, None)]

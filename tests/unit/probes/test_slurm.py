@@ -118,6 +118,10 @@ def test_ranks_in_each_engines_own_way() -> None:
         engine("llamacpp").rank_flags(None, nodes=2, rank="0", head="h", port=1)
     for name, version, flags in (("sglang", "0.5.23", sglang), ("vllm", "0.32.0", second)):
         assert not engine(name).check_flags(flags, version)
+    for flags, headless in ((first, False), (second, True)):
+        found = engine("vllm").recognise(("/opt/v/bin/python", "/opt/v/bin/vllm", "serve", "m", *flags))
+        assert found is not None
+        assert found.headless is headless
 
 
 def test_nodes_of_a_partition_as_the_place_of_the_load() -> None:

@@ -104,6 +104,9 @@ def _command(argv: tuple[str, ...], env: dict[str, str], depth: int) -> Iterator
                 env[match[1]] = match[2]
     starts = range(len(argv)) if first in _PARENTS else range(1)
     for at in starts:
+        if at and PurePosixPath(argv[at]).name in _SHELLS:
+            yield from _command(argv[at:], env, depth)
+            return
         recognised = registry.recognise(argv[at:])
         if recognised is not None:
             yield Started(engine=recognised.engine, argv=argv[at:], settings=recognised.settings, env=_own(env))

@@ -64,7 +64,10 @@ def strip_outer(text: str) -> tuple[str, str]:
 def outer_end(text: str) -> int:
     """Where what other programs put before the line ends; 0 where they put nothing."""
     first = text[:1]
-    if not first.isdigit() and first not in {"[", "<"} and text[3:4] != " " and "| " not in text[:90]:
+    if first == "[":
+        if not text.startswith("[pod/"):
+            return 0
+    elif not first.isdigit() and first != "<" and text[3:4] != " " and "| " not in text[:90]:
         return 0  # nothing known starts like this
     start = 0
     for _ in range(3):

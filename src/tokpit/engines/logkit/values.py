@@ -30,6 +30,17 @@ def real(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def finite(value: object) -> float | None:
+    """A number of a JSON page as a float; None for everything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
 def whole(text: str) -> int | None:
     """An int, thousands separators allowed; None where the text is no whole number."""
     value = number(text)

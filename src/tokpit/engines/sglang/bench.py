@@ -47,6 +47,8 @@ class SglangResults:
                     tpot=_dist(page, "tpot", ok),
                     e2e=_dist(page, "e2e_latency", ok),
                     accept_len=number(page.get("accept_length")),
+                    peak_tps=number(page.get("max_output_tokens_per_s")),
+                    itl_s=_dist(page, "itl", int(need(page, "total_output_tokens"))),
                     cached_tokens=number(cache.get("total_cached_tokens")),
                     rows=_rows(page),
                 ),

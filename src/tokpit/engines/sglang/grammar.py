@@ -98,7 +98,10 @@ class SglangGrammar(LineGrammar):
             if not add_access(text, end, fields):
                 return None
             return LogRecord(self._count, "access", message, fields, {}, (line,), "info")
-        return self._dull(message, line, fields)
+        record = self._dull(message, line, fields)
+        if record is None and not opens(message):
+            return self._plain(self._unheaded(message, fields), (line,))
+        return record
 
     def _statistics(self, text: str, start: int, line: str, fields: dict[str, Value]) -> LogRecord | None:
         kind = self._layouts.read(text, start, fields)

@@ -229,4 +229,6 @@ def _says_more(unknown: Found, best: Found) -> bool:
     """Whether an exception without a signature is nearer to the cause than this match of lower value."""
     if best.rank == Rank.VAGUE:
         return unknown.depth > best.depth and unknown.at < best.at
+    if best.rank == Rank.DEATH and unknown.depth == best.depth:
+        return True  # the line that it died stands above the traceback that says why
     return unknown.at < best.at or unknown.depth > best.depth

@@ -139,7 +139,8 @@ GPU: tuple[Signature, ...] = (
     ),
     sig(
         "PTX_TOOLCHAIN",
-        r"PTX was compiled with an unsupported toolchain|cudaErrorUnsupportedPtxVersion|UNSUPPORTED_PTX_VERSION",
+        r"PTX was compiled with an unsupported toolchain|cudaErrorUnsupportedPtxVersion|UNSUPPORTED_PTX_VERSION|"
+        r"CUDA_ERROR_INVALID_PTX|cudaErrorInvalidPtx",
         "The driver is older than the toolchain that built the kernels: it fails when the first kernel runs, not at "
         "load.",
         _NEW_DRIVER,
@@ -228,8 +229,8 @@ GPU: tuple[Signature, ...] = (
     ),
     sig(
         "CUDA_FAULT",
-        r"illegal memory access|device-side assert triggered|misaligned address|unspecified launch failure|illegal "
-        r"instruction was encountered|"
+        r"illegal memory access|device-side assert triggered|misaligned address|unspecified launch failure|"
+        r"CUDA error: unknown error|illegal instruction was encountered|"
         r"CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR)|CUDNN_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR)",
         "A kernel faulted on the GPU.",
         "Start once with CUDA_LAUNCH_BLOCKING=1 for the true place; try another attention backend and read `dmesg` "

@@ -48,6 +48,8 @@ class VllmResults:
                     tpot=_dist(page, "tpot", ok),
                     e2e=_dist(page, "e2el", ok),
                     accept_len=accepted,
+                    peak_tps=number(page.get("max_output_tokens_per_s")),
+                    itl_s=_dist(page, "itl", int(need(page, "total_output_tokens"))),
                     rows=_rows(page),
                 ),
             )

@@ -30,7 +30,13 @@ def recognise(argv: Sequence[str]) -> Recognised | None:
         return None
     script = not start.module and start.base == "vllm"
     python = start.python or (beside(start.name) if script else None)
-    return Recognised(engine="vllm", settings=from_flags(argv[end:], None), program=tuple(argv[:end]), python=python)
+    return Recognised(
+        engine="vllm",
+        settings=from_flags(argv[end:], None),
+        program=tuple(argv[:end]),
+        python=python,
+        headless="--headless" in argv[end:],
+    )
 
 
 def _end(start: Start, argv: Sequence[str]) -> int | None:

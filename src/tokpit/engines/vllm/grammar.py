@@ -69,10 +69,10 @@ class VllmGrammar(LineGrammar):
         process = _NO_PROCESS
         if text.startswith("(", start):
             end = text.find(") ", start, start + 80) + 2
-            known = self._processes.get(text[start:end])
-            if known is None:
+            held = self._processes.get(text[start:end])
+            if held is None:
                 return None
-            process, start = known, end
+            process, start = held, end
         if text.startswith("INFO: ", start):
             fields: dict[str, Value] = {**process, "level": "INFO"}
             if not add_access(text, start, fields):
@@ -85,7 +85,8 @@ class VllmGrammar(LineGrammar):
         fields = {**process, "level": level, "ts": stamp, "source": source}
         end = stamped.end()
         # A layout is that of a whole line, so nothing can follow it.
-        kind = self._layouts.read(text, end, fields) if text.startswith(_PERIODIC, end) else None
+        known = text.startswith(_PERIODIC, end) or text[end : end + 1].isdigit()
+        kind = self._layouts.read(text, end, fields) if known else None
         message = text[end:]
         if kind is None:
             if " pid=" in message:
@@ -96,8 +97,10 @@ class VllmGrammar(LineGrammar):
                 return LogRecord(
                     self._count, found.kind, message, fields | found.fields, extras, (line,), LEVELS[level]
                 )
-            if message[-1:] == ":" or message[:4] in _OPENINGS or not TABLE.dull(message):
+            if message[-1:] == ":" or message[:4] in _OPENINGS:
                 return None
+            if not TABLE.dull(message):
+                return self._plain(Head("", fields, LEVELS[level], message), (line,))
             kind = "text"
         return LogRecord(self._count, kind, message, fields, {}, (line,), LEVELS[level])
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tokpit.domain.finding import Finding
 from tokpit.insight import plateau as why
 from tokpit.insight.capacity import CONFIGURED, KV, LOGGED, STATE, Cap
-from tokpit.insight.curve import Curve, advise, slope
+from tokpit.insight.curve import Curve, advise, service_spread, slope
 from tokpit.insight.evidence import Evidence
 from tokpit.insight.fits import batch_fit
 from tokpit.insight.plateau import Plateau, explain
@@ -71,7 +71,7 @@ def _capped(curve: Curve, found: Plateau, cap: Cap) -> Finding:
     where = ", ".join(f"C={p.concurrency}" for p in judged)
     arithmetic = [
         cap.arithmetic,
-        f"time running = min(C, {c}) x elapsed / requests = {times} at {where}: it does not grow with C",
+        f"time running = min(C, {c}) x elapsed / requests = {times} at {where}{_steadiness(judged, c)}",
         f"rate per running stream {rates} tok/s",
     ]
     name = f"max_running_requests = {c}" if found.cause == why.CAP else f"a cap of about {c} running requests"
@@ -105,6 +105,11 @@ def _capped(curve: Curve, found: Plateau, cap: Cap) -> Finding:
         figures=figures,
         levels=tuple(p.concurrency for p in above),
     )
+
+
+def _steadiness(judged: Sequence[Point], cap: int) -> str:
+    spread = service_spread(judged, cap)
+    return ": it does not grow with C" if spread is None or spread[1] <= 0.15 else ", too noisy to judge by"
 
 
 def _advice(curve: Curve, found: Plateau, cap: Cap) -> str:

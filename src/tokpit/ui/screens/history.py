@@ -192,6 +192,18 @@ class HistoryScreen(PumpedScreen):
             tell(self.console, "one run is picked: space on another compares them")
         self._show(self.runs[run_id])
 
+    def action_plan(self) -> None:
+        """A job planned from the picked runs, else from the one under the cursor."""
+        from tokpit.ops.sweep_advice import curve_points
+        from tokpit.ui.screens.plan import PlanScreen
+
+        here = self.query_one(RunPanel).run
+        chosen = [self.runs[run_id] for run_id in self.picked] or ([here] if here is not None else [])
+        if not chosen or not curve_points(chosen[0]):
+            tell(self.console, "a job is planned from a sweep; this run measured no rate", bad=True)
+            return
+        self.app.push_screen(PlanScreen(self.view, chosen))
+
     def action_export(self) -> None:
         """The run under the cursor, or the two picked compared, as reports in every format."""
         from tokpit.insight.versus import versus

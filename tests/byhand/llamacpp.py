@@ -1,0 +1,203 @@
+"""Checks against a real llama-server, by hand: no CI run has one.
+
+    python tests/byhand/llamacpp.py LLAMA_SERVER MODEL.gguf [--save FOLDER]
+
+Starts the server on a free port of this machine, loads it, compares what its log and its metrics page say with what the
+clients counted, lets starts fail in four ways, and ends it with SIGKILL. Prints a line a check; exit status 1 if one is
+wrong. `--save` keeps the logs, from which excerpts for tests/data/real_logs can be cut.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tokpit.domain.records import LogRecord
+from tokpit.engines.logkit.progress import StartTracker
+from tokpit.engines.logkit.read import detect, read_log
+from tokpit.engines.registry import engine
+
+LLAMA = engine("llamacpp")
+SLOTS, EACH, TOKENS = 2, 3, 24
+LIMIT_S = 300.0
+
+
+class Checks:
+    """What was checked and whether it was so."""
+
+    def __init__(self) -> None:
+        self.wrong = 0
+
+    def that(self, what: str, found: object, wanted: object) -> None:
+        """One comparison."""
+        good = found == wanted
+        self.wrong += not good
+        sys.stdout.write(f"{'ok   ' if good else 'WRONG'} {what}: {found!r}{'' if good else f', not {wanted!r}'}\n")
+
+    def note(self, text: str) -> None:
+        """Something to read, that is neither right nor wrong."""
+        sys.stdout.write(f"      {text}\n")
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def ask(url: str, body: dict[str, Any] | None = None) -> str:
+    """The text of an answer. Raises OSError."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
+        return str(answer.read().decode())
+
+
+def started(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """The server with its output in a file."""
+    with log.open("wb") as out:
+        return subprocess.Popen(argv, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def wait_ready(url: str, server: subprocess.Popen[bytes]) -> bool:
+    """Whether it answers 200 on /health before it ends or the time is over."""
+    until = time.monotonic() + LIMIT_S
+    while server.poll() is None and time.monotonic() < until:
+        try:
+            ask(f"{url}/health")
+        except (OSError, urllib.error.HTTPError):
+            time.sleep(0.2)
+        else:
+            return True
+    return False
+
+
+def records_of(log: Path) -> list[LogRecord]:
+    """The log through the grammar."""
+    return list(read_log(log.read_text("utf-8", "replace").splitlines(), "llamacpp"))
+
+
+def flags(checks: Checks, binary: str) -> None:
+    """Every flag of the server's own help is known to the table of its build."""
+    version = subprocess.run(LLAMA.version_command(binary), capture_output=True, text=True, check=False).stdout.strip()
+    checks.that("its version is told", bool(re.fullmatch(r"b\d+", version)), wanted=True)
+    text = subprocess.run([binary, "--help"], capture_output=True, text=True, check=False).stdout
+    heads = [found[0] for line in text.splitlines() if (found := re.match(r"(?:-{1,2}[\w-]+,?\s+)+", line))]
+    names = sorted({name for head in heads for name in re.findall(r"--[a-z][\w-]+", head)})
+    unknown = [name for name in names if any(i.code == "unknown" for i in LLAMA.check_flags([name], version or None))]
+    checks.note(f"{version}: {len(names)} flags in its help")
+    checks.that("flags of its help that tokpit does not know", unknown, [])
+    bad = LLAMA.check_flags(["--n-gpu-layer", "3"], version or None)
+    checks.that("a misspelt flag is found", [issue.code for issue in bad], ["unknown"])
+
+
+def load(url: str) -> list[dict[str, Any]]:
+    """Usage of the answers to some requests, more at once than there are slots."""
+    body = {"prompt": "The sea is", "max_tokens": TOKENS, "temperature": 0.0, "ignore_eos": True}
+    with ThreadPoolExecutor(SLOTS * 2) as pool:
+        texts = list(pool.map(lambda i: ask(f"{url}/v1/completions", {**body, "seed": i}), range(SLOTS * EACH)))
+    return [json.loads(text)["usage"] for text in texts]
+
+
+def serving(checks: Checks, binary: str, model: str, folder: Path) -> None:
+    """A start, a load and a death."""
+    port, log = free_port(), folder / "llamacpp-load.log"
+    argv = (binary, "-m", model, "--host", "127.0.0.1", "--port", str(port), "-np", str(SLOTS), "-c", "1024")
+    argv += ("-t", "2", "--metrics", "--slots")
+    url = f"http://127.0.0.1:{port}"
+    seen = LLAMA.recognise(argv)
+    checks.that("its command line is recognised", seen and (seen.settings.model, seen.settings.port), (model, port))
+    server = started(argv, log)
+    try:
+        checks.that("it answers", wait_ready(url, server), wanted=True)
+        usages = load(url)
+        page = LLAMA.metrics(ask(f"{url}{LLAMA.http.metrics}"))
+    finally:
+        server.send_signal(signal.SIGKILL)
+        server.wait(30)
+    made = sum(usage["completion_tokens"] for usage in usages)
+    lines = log.read_text("utf-8", "replace").splitlines()
+    records = records_of(log)
+    checks.that("the log is told to be its own", detect(lines), "llamacpp")
+    checks.that("no line of the log is lost", [line for r in records for line in r.lines] == lines, wanted=True)
+    counter = page.values.get("gen_tokens_total", 0.0)
+    checks.that("tokens on its metrics page against usage", abs(counter - made) <= SLOTS * EACH, wanted=True)
+    checks.note(f"usage {made}, page {counter:g}")
+    timed = [r.fields for r in records if r.fields.get("gen_ms") is not None]
+    checks.that("requests with timings in the log", len(timed), len(usages))
+    told = sum(int(str(f["gen_tokens"])) for f in timed)
+    checks.that("tokens in those timings against usage", abs(told - made) <= len(timed), wanted=True)
+    tracker = StartTracker(LLAMA.milestones)
+    for record in records:
+        tracker.observe(record, 0.0)
+    checks.that("the start is told to its end", tracker.ready_hint, wanted=True)
+    checks.note("steps: " + ", ".join(step.label for step in tracker.steps))
+    checks.that("access lines", sum(r.kind == "access" for r in records) >= len(usages), wanted=True)
+    verdict = LLAMA.verdict(records, exit_code=-9, signal="SIGKILL")
+    checks.that("its death", verdict and verdict.code, "HOST_OOM_KILLED")
+    checks.that("failures seen while it served", [r.text for r in records if r.kind.startswith("failure.")], [])
+    kinds = Counter(record.kind for record in records)
+    checks.note("kinds: " + ", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
+
+
+def failures(checks: Checks, binary: str, model: str, folder: Path) -> None:
+    """Starts that fail, and whether the cause is named."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        broken = folder / "broken.gguf"
+        broken.write_bytes(b"GGUF" + b"\0" * 60)
+        cases = (
+            ("llamacpp-unknown-flag", ("-m", model, "--no-such-flag"), "FLAG_UNRECOGNIZED"),
+            ("llamacpp-port-in-use", ("-m", model, "--host", "127.0.0.1", "--port", port), "PORT_IN_USE"),
+            ("llamacpp-no-model", ("-m", str(folder / "none.gguf"), "--port", str(free_port())), "MODEL_PATH_MISSING"),
+            ("llamacpp-broken-model", ("-m", str(broken), "--port", str(free_port())), "WEIGHTS_CORRUPT"),
+        )
+        for name, words, code in cases:
+            log = folder / f"{name}.log"
+            server = started((binary, *words), log)
+            try:
+                status = server.wait(LIMIT_S)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                status = server.wait(30)
+            verdict = LLAMA.verdict(records_of(log), exit_code=status)
+            checks.that(name.removeprefix("llamacpp-"), verdict and verdict.code, code)
+
+
+def main() -> int:
+    """The checks in order; 1 if one was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binary")
+    parser.add_argument("model")
+    parser.add_argument("--save", type=Path)
+    options = parser.parse_args()
+    checks = Checks()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.save or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        flags(checks, options.binary)
+        serving(checks, options.binary, options.model, folder)
+        failures(checks, options.binary, options.model, folder)
+    sys.stdout.write(f"{checks.wrong} wrong\n")
+    return 1 if checks.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

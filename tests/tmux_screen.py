@@ -106,7 +106,8 @@ rate = int(os.environ["RATE"])
 out = open(1, "wb", buffering=0)
 out.write(b"[2026-11-30 07:00:00] The server is fired up and ready to roll!\n")
 began, written = time.monotonic(), 0
-while os.getppid() > 1:
+parent = os.getppid()
+while os.getppid() == parent:
     due = int((time.monotonic() - began) * rate) - written
     if due > 0:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S").encode()

@@ -150,7 +150,7 @@ def _tell(summary: Summary, as_json: bool) -> None:
     counts: dict[str, Any] = {k: n for k, n in summary.counts.items() if k not in {"head", "end", "gap"}}
     click.echo("records: " + ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items())))
     if summary.missed:
-        click.echo(f"missing: {summary.missed} log records came faster than they could be written")
+        click.echo(f"missing: {summary.missed} records came faster than they could be written")
     for problem in summary.problems:
         click.echo(f"note: {problem}", err=True)
 

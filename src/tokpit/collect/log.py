@@ -25,8 +25,9 @@ IDLE_S = 0.7
 """Silence after which a record of several lines (a traceback) is taken to be complete."""
 UNFINISHED_S = 3.0
 """Further silence after which a last line without an ending is taken as it is."""
-_BATCH_RECORDS = 2000
-_SLICE_S = 0.01
+_BATCH_RECORDS = 500
+_SLICE_S = 0.002
+"""A key takes about ten turns of the event loop until it is painted; each may wait for one slice."""
 _MARK_EVERY_S = 1.0
 _NO_FACTS = frozenset({"ts", "ts_ms", "pid", "process", "level", "source", "engine", "message", "what"})
 
@@ -219,10 +220,20 @@ class LogReader:
         self._marks(records, times)
 
     def _samples(self, records: Sequence[LogRecord], times: Sequence[float | None]) -> None:
+        """One sample a moment: of lines that came together the last one that tells a figure counts."""
+        at: float | None = None
+        told: dict[str, float] = {}
         for record, t in zip(records, times, strict=True):
             values = self._grammar.sample(record)
-            if values and t is not None:
-                self._sink(Sample(self._server.id, t, "log", values))
+            if not values or t is None:
+                continue
+            if told and t != at:
+                self._sink(Sample(self._server.id, at or t, "log", told))
+                told = {}
+            at = t
+            told.update(values)
+        if told and at is not None:
+            self._sink(Sample(self._server.id, at, "log", told))
 
     def _learn(self, records: Sequence[LogRecord], now: float) -> None:
         """Facts are the figures of start milestones: caps, slots, sizes of weights and pools."""

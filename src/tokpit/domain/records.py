@@ -163,7 +163,7 @@ class HostRecord(msgspec.Struct, frozen=True):
     cpu_util: float | None = None
 
 
-class Sample(msgspec.Struct, frozen=True):
+class Sample(msgspec.Struct, frozen=True, gc=False):
     """Metric values of one server at one moment; `source` is `log`, `metrics`, `loads` or `client`."""
 
     server: str
@@ -172,7 +172,7 @@ class Sample(msgspec.Struct, frozen=True):
     values: dict[str, float]
 
 
-class LogBatch(msgspec.Struct, frozen=True):
+class LogBatch(msgspec.Struct, frozen=True, gc=False):
     """Log records that arrived together; `offset` is the byte position in the log after them."""
 
     server: str

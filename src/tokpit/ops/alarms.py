@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MOST_RECORDS = 2000
+"""Log records looked at, the newest: 32 ms of a core a server."""
 HOOK_S = 30.0
 """A hook that runs longer is ended."""
 
@@ -152,7 +154,7 @@ class Watch:
             findings = self._gone(server_id)
             if state.alive:
                 self._alive.add(server_id)
-                found = await asyncio.to_thread(judge_sight, sight(store, server_id))
+                found = await asyncio.to_thread(judge_sight, sight(store, server_id, most=MOST_RECORDS))
                 findings += found.findings
             self._told(server_id, state.info.label, findings, now)
         for subject in self.book.subjects() - looked:

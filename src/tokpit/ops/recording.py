@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tokpit.config.paths import state_dir
-from tokpit.domain.records import LogBatch, Operation, Record
+from tokpit.domain.records import LogBatch, Operation, Record, Sample
 from tokpit.errors import StoreError, UsageError
 from tokpit.store.database import alive, owner
 from tokpit.store.live import LiveStore
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FLUSH_S = 1.0
-MOST_PENDING = 100_000
-"""Log records held while they wait to be written; more are left out, and the recording says how many."""
+MOST_PENDING = 50_000
+"""Records held while they wait to be written; of what comes then log lines and figures are left out, and counted."""
 _OPERATION_EVERY_S = 1.0
 KEPT_RINGS = 3
 """Rings of tokpits that have ended which stay on disk."""
@@ -69,6 +69,11 @@ class Recorder:
                 self._new_missed += len(record.records)
                 return
             self._lines += len(record.records)
+        elif isinstance(record, Sample):
+            if self._lines >= MOST_PENDING:
+                self._new_missed += 1
+                return
+            self._lines += 1
         elif isinstance(record, Operation) and not self._news(record, now):
             return
         self._pending.append((now, record))

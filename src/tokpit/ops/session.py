@@ -27,6 +27,7 @@ from tokpit.transport.base import Host, HostSpec, Prompt
 if TYPE_CHECKING:
     from tokpit.config.settings import AlarmPreferences
     from tokpit.ops.alarms import Book, Tell
+    from tokpit.ops.older import Older
     from tokpit.ops.recording import Recorder, Sink
     from tokpit.store.history import History
 
@@ -184,6 +185,12 @@ class Session:
         from tokpit.collect.metrics import watch_metrics
 
         await watch_metrics(host, info, self.store.apply)
+
+    async def older_log(self, server_id: str, end: int, skip: int = 0) -> Older:
+        """Lines of a server's log from its host's disk, see `ops.older`. Raises HostError."""
+        from tokpit.ops.older import older_lines
+
+        return await older_lines(self, server_id, end, skip)
 
     async def unwatch_server(self, server_id: str) -> None:
         """Stop reading a server's log and metrics; what is in the store stays."""

@@ -89,6 +89,7 @@ class LogRing:
         self.seen = 0
         self.offset = 0
         self._times: deque[tuple[float, int]] = deque(maxlen=capacity)
+        self._places: deque[tuple[int, int]] = deque(maxlen=capacity)
 
     @property
     def first(self) -> int:
@@ -107,6 +108,18 @@ class LogRing:
             # A moment within a batch is after all of it: its records arrived together.
             self._stamp(batch.t, batch.records[-1].line)
         self.offset = batch.offset
+        if self._places and batch.offset < self._places[-1][1]:
+            self._places.clear()  # truncated or rotated: earlier places are in another file
+        last = batch.records[-1]
+        self._places.append((last.line + max(0, len(last.lines) - 1), batch.offset))
+
+    def place_before(self, line: int) -> tuple[int, int] | None:
+        """A byte of the log, and how many lines before it are not older than the line of that number."""
+        at = bisect_left(self._places, line - 1, key=lambda pair: pair[0])
+        if at >= len(self._places):
+            return None
+        known, offset = self._places[at]
+        return offset, known - line + 1
 
     def _stamp(self, t: float | None, line: int) -> None:
         if t is None:

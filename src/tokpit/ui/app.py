@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -391,4 +392,6 @@ async def run_app(
     watch = getattr(session, "watch_alarms", None)
     if watch is not None and preferences.alarms.enabled:
         watch(preferences.alarms, partial(app.tell_alarm, preferences.alarms))
+    # Threads that write recordings and judge findings give way to the screen after a millisecond instead of five.
+    sys.setswitchinterval(0.001)
     await app.run_async()

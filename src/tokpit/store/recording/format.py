@@ -69,7 +69,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
-    """Log records that were not recorded because they came faster than they could be written."""
+    """Log records and samples that were not recorded because they came faster than they could be written."""
 
     records: int
 
@@ -127,11 +127,14 @@ class Encoder:
             self._levels[record.id] = record.levels
             record = msgspec.structs.replace(record, levels=record.levels[known:])
         if isinstance(record, LogBatch):
-            record = msgspec.structs.replace(record, records=tuple(_clean(one) for one in _short(record.records)))
-            raw = _ENCODER.encode(record)
-        else:
-            raw = _ENCODER.encode(record)
-            if suspicious(raw):
+            record = msgspec.structs.replace(record, records=tuple(_short(record.records)))
+        raw = _ENCODER.encode(record)
+        if suspicious(raw):
+            if isinstance(record, LogBatch):
+                # Line by line: a secret in one of thousands must not make the others slow.
+                record = msgspec.structs.replace(record, records=tuple(_clean(one) for one in record.records))
+                raw = _ENCODER.encode(record)
+            else:
                 raw = _ENCODER.encode(masked(msgspec.to_builtins(record)))
         return _line(_NAMES[type(record)], at, raw, known)
 

@@ -16,6 +16,7 @@ from tokpit.store.recording.format import SUFFIX, Encoder, Head
 
 SEGMENT_S = 60.0
 SEGMENT_BYTES = 8 << 20
+_SLICE_S = 0.002
 _LEVEL = 3
 """zlib's: twice as quick as the default, a tenth larger on logs."""
 
@@ -36,8 +37,12 @@ class Member:
     def write(self, records: Iterable[tuple[float, Record]], missed: int = 0) -> None:
         """Add records with the time at which they came, and make sure that they can be read should tokpit die."""
         at = self.began
+        since = time.monotonic()
         for at, record in records:
             self._put(self._encoder.record(at, record))
+            if time.monotonic() - since > _SLICE_S:
+                time.sleep(0)  # the screen's thread goes first
+                since = time.monotonic()
         if missed:
             self._put(self._encoder.gap(at, missed))
         self._out(self._zip.flush(zlib.Z_SYNC_FLUSH))

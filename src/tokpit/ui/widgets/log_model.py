@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from tokpit.domain.records import LogRecord
+import msgspec
+
+from tokpit.domain.records import LogRecord, Value
 from tokpit.store.live import LogRing
 from tokpit.ui.text import safe
 
@@ -20,8 +22,7 @@ POLLED = frozenset(
 """Paths that tokpit itself (like any monitor) asks again and again."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(msgspec.Struct, frozen=True, gc=False):  # tens of thousands live, none in a cycle
     """One row: number of the line in the log, its text, level, kind and the figures that were read from it."""
 
     number: int
@@ -31,7 +32,18 @@ class LogLine:
     poll: bool = False
     continues: bool = False
     """A further line of a record of several."""
-    figures: frozenset[float] = frozenset()
+    fields: dict[str, Value] = {}
+    """What was read from the record."""
+
+    @property
+    def figures(self) -> frozenset[float]:
+        """Its numbers; made when the row is drawn, because most rows never are."""
+        values: set[float] = set()
+        for value in self.fields.values():
+            for one in value if isinstance(value, tuple) else (value,):
+                if isinstance(one, (int, float)) and not isinstance(one, bool):
+                    values.add(float(one))
+        return frozenset(values)
 
 
 class LogModel:
@@ -50,6 +62,10 @@ class LogModel:
         self.inverse = False
         self.hit: int | None = None
         self.unseen = 0
+        self.older_start: int | None = None
+        """Byte at which the oldest row begins, once rows were read from disk; new rows are then only counted."""
+        self._place: tuple[int, int] | None = None
+        """Where older rows are being read: until they are there, no row may leave."""
         self._ring: LogRing | None = None
         self._seen = 0
         self._all: list[LogLine] = []
@@ -60,8 +76,13 @@ class LogModel:
         if ring is not self._ring:
             self._ring, self._seen, self.hit, self.unseen = ring, 0, None, 0
             self._all, self.follow, self.top, self.polls = [], True, 0, 0
+            self.older_start = self._place = None
             self.rows = self._all if self._whole else []
         if ring is None or ring.seen == self._seen:
+            return 0
+        if self.older_start is not None or self._place is not None:
+            self.unseen += ring.seen - self._seen
+            self._seen = ring.seen
             return 0
         count = min(ring.seen - self._seen, len(ring.records))
         fresh: list[LogLine] = []
@@ -130,7 +151,43 @@ class LogModel:
 
     def resume(self) -> None:
         """Go to the end and stay there."""
+        ring = self._ring
+        if self.older_start is not None or self._place is not None:
+            self._ring = None
+            self.feed(ring)
         self.follow, self.unseen = True, 0
+
+    def before(self) -> tuple[int, int] | None:
+        """Where the log goes on above the oldest row: a byte and lines to skip; None where there is nothing more.
+
+        From then on new rows are only counted, until `resume`.
+        """
+        if self.older_start is not None:
+            return (self.older_start, 0) if self.older_start > 0 else None
+        if self._ring is None or not self._all:
+            return None
+        if self._place is None:
+            self._place = self._ring.place_before(self._all[0].number)
+        return self._place
+
+    def prepend(self, records: Sequence[LogRecord], lines: int, start: int) -> int:
+        """Rows from the disk go above the oldest one; as many of the newest go. How many came into view's reach."""
+        if not self._all:
+            return 0
+        shift = self._all[0].number - 1 - lines
+        fresh = [
+            msgspec.structs.replace(line, number=line.number + shift) for record in records for line in split(record)
+        ]
+        self.older_start, self._place = start, None
+        shown = [line for line in fresh if self._shows(line)]
+        whole = self._whole
+        self._all = [*fresh, *self._all][: self._keep + len(fresh)]
+        self.polls = sum(line.poll for line in self._all)
+        self.rows = self._all if whole else [line for line in self._all if self._shows(line)]
+        self.pause()
+        self.top += len(shown)
+        self.hit = self.hit + len(shown) if self.hit is not None else None
+        return len(shown)
 
     def go_to(self, number: int, height: int) -> None:
         """Hold still with the last row of that line number or below it as the last one in view, and mark it."""
@@ -204,9 +261,11 @@ def _compiled(text: str) -> tuple[re.Pattern[str], str]:
 def split(record: LogRecord) -> list[LogLine]:
     """A record as rows, one a line of it."""
     lines = record.lines or (record.text,)
-    poll, read = is_poll(record), _figures(record)
+    poll = is_poll(record)
+    if len(lines) == 1:
+        return [LogLine(record.line, safe(lines[0]), record.level, record.kind, poll, False, record.fields)]
     return [
-        LogLine(record.line + n, safe(text), record.level, record.kind, poll, n > 0, read)
+        LogLine(record.line + n, safe(text), record.level, record.kind, poll, n > 0, record.fields)
         for n, text in enumerate(lines)
     ]
 
@@ -217,12 +276,3 @@ def is_poll(record: LogRecord) -> bool:
         return False
     path = record.fields.get("path")
     return isinstance(path, str) and path.partition("?")[0].rstrip("/") in POLLED
-
-
-def _figures(record: LogRecord) -> frozenset[float]:
-    values: set[float] = set()
-    for value in record.fields.values():
-        for one in value if isinstance(value, tuple) else (value,):
-            if isinstance(one, (int, float)) and not isinstance(one, bool):
-                values.add(float(one))
-    return frozenset(values)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 
+from tokpit.errors import TokpitError
 from tokpit.store.live import LiveStore
 from tokpit.ui.text import Row, Span, crop, safe
 from tokpit.ui.view import View
@@ -46,6 +47,7 @@ class LogView(Panel, can_focus=True):
         self.left = 0
         self.min_interval_s = 0.12
         self.note = ""
+        self._reading = False
 
     def topics(self) -> Sequence[str]:
         """The log."""
@@ -79,6 +81,8 @@ class LogView(Panel, can_focus=True):
         if model.follow:
             return left, [(where, "dim"), ("following", "good")]
         new = f"  {model.unseen} new" if model.unseen else ""
+        if model.older_start is not None:
+            where += f"from byte {model.older_start:,} on  ".replace(",", " ") if width >= 60 else ""
         return left, [(where, "dim"), ("paused", "warn"), (new, "warn")]
 
     def body(self, width: int, height: int) -> Sequence[Row]:
@@ -133,9 +137,35 @@ class LogView(Panel, can_focus=True):
         return max(1, self.inner_size().height)
 
     def action_scroll(self, step: int) -> None:
-        """Line by line."""
+        """Line by line; above the oldest row, older ones are read from the host's disk."""
         self.model.scroll(step, self._height())
         self.redraw()
+        if step < 0 and self.model.top == 0:
+            self._read_older(step)
+
+    def _read_older(self, step: int) -> None:
+        read = getattr(self.view.session, "older_log", None)
+        if read is None or self._reading or self.view.server_id is None or (place := self.model.before()) is None:
+            return
+        self._reading = True
+        self.run_worker(self._older(read, self.view.server_id, place, step), exit_on_error=False)
+
+    async def _older(self, read: Any, server_id: str, place: tuple[int, int], step: int) -> None:
+        self.note = "reading older lines …"
+        self.redraw()
+        note = ""
+        try:
+            found = await read(server_id, *place)
+            if server_id == self.view.server_id and self.model.before() == place:
+                self.model.prepend(found.records, found.lines, found.start)
+                self.model.scroll(step, self._height())
+                note = "the log's first line" if found.start == 0 and not found.lines else ""
+        except TokpitError as error:
+            note = error.message
+        finally:
+            self._reading = False
+            self.note = note
+            self.redraw()
 
     def action_page(self, step: int) -> None:
         """Page by page."""

@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from tokpit.cli.context import Options
 from tokpit.cli.output import to_json
@@ -14,13 +15,15 @@ from tokpit.cli.settings_options import given_settings, setting_options
 from tokpit.errors import UsageError
 
 if TYPE_CHECKING:
-    from tokpit.ops.launch import Launched
+    from tokpit.domain.settings import LaunchSpec
+    from tokpit.ops.launch import Launched, Plan
     from tokpit.ops.session import Session
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.argument("host")
-@click.argument("engine")
+@click.argument("engine", required=False)
+@click.option("--profile", help="Start from this launch profile; what is given besides changes it.")
 @setting_options
 @click.option("--program", help="Command that starts the engine, e.g. '/opt/venv/bin/python -m MODULE'.")
 @click.option("--env-dir", help="Environment folder (venv, conda) on the host that holds the engine.")
@@ -30,11 +33,10 @@ if TYPE_CHECKING:
 @click.option(
     "--method",
     type=click.Choice(["setsid", "systemd", "tmux", "docker"]),
-    default="setsid",
-    show_default=True,
-    help="How it is detached from this connection.",
+    default=None,
+    help="How it is detached from this connection (default: setsid).",
 )
-@click.option("--image", default="", help="Image for --method docker; it is not pulled.")
+@click.option("--image", help="Image for --method docker; it is not pulled.")
 @click.option("--docker-arg", "docker_args", multiple=True, help="One more word for docker run; repeatable.")
 @click.option(
     "--timeout", "timeout_s", type=float, default=1800.0, show_default=True, help="Seconds to wait for ready."
@@ -48,39 +50,72 @@ if TYPE_CHECKING:
 def launch(options: Options, /, **values: Any) -> None:
     """Start ENGINE on HOST detached in its own session, wait until it has generated a token, print the milestones.
 
-    FLAGS after `--` are passed to the engine as they are.
+    FLAGS after `--` are passed to the engine as they are. With --profile, ENGINE is the profile's.
     """
     options.run(lambda session: _launch(session, values), yes=values["yes"])
 
 
 async def _launch(session: Session, values: dict[str, Any]) -> None:
-    from tokpit.domain.settings import LaunchSpec, Settings
-    from tokpit.ops.launch import plan
+    from tokpit.ops.launch import assess, refused
 
-    spec = LaunchSpec(
-        host=session.add_host(values["host"]).name,
-        engine=values["engine"],
-        program=tuple(shlex.split(values["program"] or values["env_dir"] or "")),
-        settings=Settings(**given_settings(values), raw=tuple(values["flags"])),
-        env=parse_env(values["env"]),
-        cwd=values["cwd"],
-        log_path=values["log_path"],
-        method=values["method"],
-        image=values["image"],
-        container_args=values["docker_args"],
-    )
+    spec = _spec(session, values)
     if values["dry_run"]:
-        made = await plan(session, spec, force=values["force"])
-        if values["as_json"]:
-            to_json({"command": made.command, "port": made.port, "warnings": made.warnings})
-        else:
-            click.echo(made.command)
-            for warning in made.warnings:
-                click.echo(f"warning: {warning}", err=True)
+        made = await assess(session, spec)
+        show_plan(made, as_json=values["as_json"])
+        if made.errors and not values["force"]:
+            raise refused(made)
         return
     async with show_operations(session):
         done = await session.execute("server.launch", spec=spec, force=values["force"], timeout_s=values["timeout_s"])
     show_launched(session, done, as_json=values["as_json"])
+
+
+def _spec(session: Session, values: dict[str, Any]) -> LaunchSpec:
+    """What the options ask for, over the profile if one is named. Raises UsageError, ConfigError."""
+    from tokpit.domain.settings import LaunchSpec, Settings
+    from tokpit.ops.profiles import overridden, profile_spec
+
+    host = session.add_host(values["host"]).name
+    engine, flags = values["engine"], values["flags"]
+    if engine is not None and engine.startswith("-"):  # the first flag after `--`, where no engine is named
+        engine, flags = None, (engine, *flags)
+    if values["profile"] is not None:
+        base = profile_spec(values["profile"], host, engine)
+    elif engine is not None:
+        base = LaunchSpec(host=host, engine=engine, program=(), settings=Settings())
+    else:
+        raise UsageError("a launch needs an engine", hint="tokpit launch HOST ENGINE ..., or --profile NAME")
+    spec = overridden(base, given_settings(values), flags, parse_env(values["env"]))
+    given = {
+        "program": tuple(shlex.split(values["program"] or values["env_dir"] or "")),
+        "container_args": values["docker_args"],
+        **{name: values[name] for name in ("cwd", "log_path", "method", "image")},
+    }
+    return msgspec.structs.replace(spec, **{name: value for name, value in given.items() if value})
+
+
+def show_plan(made: Plan, *, as_json: bool) -> None:
+    """Print what would be started, what it is expected to take, and what the checks say."""
+    from tokpit.domain.text import mask_secrets
+
+    if as_json:
+        to_json(
+            {
+                "command": made.command,
+                "port": made.port,
+                "engine": made.spec.engine,
+                "version": made.spec.version,
+                "errors": made.errors,
+                "warnings": made.warnings,
+                "expected": made.expected,
+            }
+        )
+        return
+    env = " ".join(f"{name}={shlex.quote(value)}" for name, value in made.spec.env.items())
+    click.echo(mask_secrets(f"{env} {made.command}".strip()))
+    for kind, sentences in (("warning", made.warnings), ("expected", made.expected)):
+        for sentence in sentences:
+            click.echo(f"{kind}: {sentence}", err=True)
 
 
 def show_launched(session: Session, done: Launched, *, as_json: bool) -> None:

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from tokpit.domain.settings import NO_SPECULATION
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS: tuple[tuple[str, str, type, str], ...] = (  # option, canonical setting, type, help
@@ -52,7 +54,7 @@ def given_settings(values: dict[str, Any]) -> dict[str, Any]:
     given = {names[name]: value for name, value in values.items() if name in names and value is not None}
     steps = given.get("spec_steps")
     if steps == 0:
-        given["spec_steps"] = given["spec_method"] = None
+        given |= NO_SPECULATION
     elif steps is not None:
         given.setdefault("spec_method", "mtp")
     return given

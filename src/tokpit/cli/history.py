@@ -26,7 +26,8 @@ def history(options: Options, host: str, diff: bool, as_json: bool) -> None:
     """List the servers that ran on HOST before, in time.
 
     Looked for in systemd units and their journal, shell histories, tmux, containers, launch scripts, server logs, and
-    tokpit's own launches. Read-only; secrets are masked.
+    tokpit's own launches. Read-only; secrets are masked. The six digits before each name it:
+    `tokpit launch HOST --earlier DIGITS` starts it again.
     """
     from tokpit.ops.deployments import look_back
 
@@ -62,9 +63,11 @@ def as_document(past: Past) -> dict[str, Any]:
 
 
 def _row(one: Deployment) -> dict[str, Any]:
+    from tokpit.ops.deployments import key_of
     from tokpit.store.masking import masked
 
     return {
+        "key": key_of(one),
         "t": one.t,
         "before": one.before,
         "source": one.source,
@@ -120,8 +123,10 @@ def _show_one(one: Deployment) -> None:
         versions += f" (its environment holds {one.version_now} now" + (
             ", installed since)" if one.changed_since else ")"
         )
-    click.echo(sanitize(f"{when}  {one.source}  {one.where}  {one.engine}{versions}"))
+    from tokpit.ops.deployments import key_of
     from tokpit.store.masking import masked
+
+    click.echo(sanitize(f"{key_of(one)}  {when}  {one.source}  {one.where}  {one.engine}{versions}"))
 
     given = {**one.settings.given(), **({"image": one.image} if one.image else {})}
     line = ", ".join(f"{name}={value}" for name, value in masked(given).items())

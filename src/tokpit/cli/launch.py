@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.argument("host")
 @click.argument("engine", required=False)
 @click.option("--profile", help="Start from this launch profile; what is given besides changes it.")
+@click.option("--earlier", metavar="KEY", help="Start from an earlier server of this host, named as `history` does.")
 @setting_options
 @click.option("--program", help="Command that starts the engine, e.g. '/opt/venv/bin/python -m MODULE'.")
 @click.option("--env-dir", help="Environment folder (venv, conda) on the host that holds the engine.")
@@ -50,7 +51,8 @@ if TYPE_CHECKING:
 def launch(options: Options, /, **values: Any) -> None:
     """Start ENGINE on HOST detached in its own session, wait until it has generated a token, print the milestones.
 
-    FLAGS after `--` are passed to the engine as they are. With --profile, ENGINE is the profile's.
+    FLAGS after `--` are passed to the engine as they are. With --profile or --earlier,
+    ENGINE is known.
     """
     options.run(lambda session: _launch(session, values), yes=values["yes"])
 
@@ -58,7 +60,7 @@ def launch(options: Options, /, **values: Any) -> None:
 async def _launch(session: Session, values: dict[str, Any]) -> None:
     from tokpit.ops.launch import assess, refused
 
-    spec = _spec(session, values)
+    spec = await _spec(session, values)
     if values["dry_run"]:
         made = await assess(session, spec)
         show_plan(made, as_json=values["as_json"])
@@ -70,21 +72,30 @@ async def _launch(session: Session, values: dict[str, Any]) -> None:
     show_launched(session, done, as_json=values["as_json"])
 
 
-def _spec(session: Session, values: dict[str, Any]) -> LaunchSpec:
-    """What the options ask for, over the profile if one is named. Raises UsageError, ConfigError."""
+async def _spec(session: Session, values: dict[str, Any]) -> LaunchSpec:
+    """What the options ask for, over a profile or an earlier server. Raises UsageError, ConfigError, HostError."""
     from tokpit.domain.settings import LaunchSpec, Settings
+    from tokpit.ops.deployments import earlier_spec
     from tokpit.ops.profiles import overridden, profile_spec
 
     host = session.add_host(values["host"]).name
     engine, flags = values["engine"], values["flags"]
     if engine is not None and engine.startswith("-"):  # the first flag after `--`, where no engine is named
         engine, flags = None, (engine, *flags)
+    if values["profile"] is not None and values["earlier"] is not None:
+        raise UsageError("--profile and --earlier exclude each other")
     if values["profile"] is not None:
         base = profile_spec(values["profile"], host, engine)
+    elif values["earlier"] is not None:
+        base = await earlier_spec(session, host, values["earlier"])
+        if engine is not None and engine != base.engine:
+            raise UsageError(f"the earlier server is one of {base.engine}, not {engine}")
     elif engine is not None:
         base = LaunchSpec(host=host, engine=engine, program=(), settings=Settings())
     else:
-        raise UsageError("a launch needs an engine", hint="tokpit launch HOST ENGINE ..., or --profile NAME")
+        raise UsageError(
+            "a launch needs an engine", hint="tokpit launch HOST ENGINE ..., --profile NAME or --earlier KEY"
+        )
     spec = overridden(base, given_settings(values), flags, parse_env(values["env"]))
     given = {
         "program": tuple(shlex.split(values["program"] or values["env_dir"] or "")),

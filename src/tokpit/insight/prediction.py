@@ -1,7 +1,7 @@
-"""What a server will hold, before it is started: weights a GPU, and the most KV tokens that the memory leaves room for.
+"""What a server will hold, before it is started: weights a GPU, and the most KV tokens that the memory has room for.
 
-Upper bounds from config.json and the weight files. Activations, CUDA graphs, a draft model and recurrent state come off,
-by amounts that only a start shows.
+Upper bounds from config.json and the weight files: activations, CUDA graphs, a draft model and recurrent state come
+off, by amounts that only a start shows.
 """
 
 from __future__ import annotations

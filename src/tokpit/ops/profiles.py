@@ -52,7 +52,7 @@ def profile_spec(name: str, host: str, engine: str | None = None) -> LaunchSpec:
 
 
 def overridden(spec: LaunchSpec, changes: Mapping[str, Any], raw: Sequence[str], env: Mapping[str, str]) -> LaunchSpec:
-    """`spec` with what was given besides: canonical settings, flags (one given again replaces the earlier), variables."""
+    """`spec` with what was given besides: settings, flags (one given again replaces the earlier), variables."""
     again = {group[0].partition("=")[0] for group in flag_groups(raw)}
     kept = [
         word for group in flag_groups(spec.settings.raw) if group[0].partition("=")[0] not in again for word in group

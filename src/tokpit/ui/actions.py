@@ -33,7 +33,7 @@ class Action:
         return self.shown or self.key
 
 
-_ALL = ("cockpit", "launch", "relaunch", "sweep", "history", "check", "diagnose", "fleet", "help")
+_ALL = ("cockpit", "launch", "relaunch", "sweep", "history", "earlier", "check", "diagnose", "fleet", "help")
 ACTIONS: tuple[Action, ...] = (
     Action("fleet", "1", "fleet", "all hosts at a glance", ("cockpit",), 3, group="view"),
     Action("choose", "enter", "open", "open the cockpit on the host under the cursor", ("fleet",), 1),
@@ -50,6 +50,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("copy_line", "y", "copy", "copy the selected server's command line", ("cockpit",), 6, "y", "servers"),
     Action("stop_server", "x", "stop", "stop the selected server (asks first)", ("cockpit",), 3, group="servers"),
     Action("history", "h", "history", "stored runs", ("cockpit",), 2, group="servers"),
+    Action("earlier", "H", "earlier", "servers that ran on this host before, and what changed", ("cockpit",),
+           3, "H", "servers"),
+    Action("save_profile", "P", "profile", "save the selected server as a launch profile", ("cockpit",), 7, "P",
+           "servers"),
     Action("refresh_host", "r", "refresh", "look at the host again now", ("cockpit",), 6, group="servers"),
     Action("search", "slash", "search", "search the log with a regular expression", ("cockpit",), 2, "/", "log"),
     Action("find(1)", "n", "next", "next match; without a search, the next error", ("cockpit",), 7, "n", "log"),
@@ -65,13 +69,17 @@ ACTIONS: tuple[Action, ...] = (
     Action("start_launch", "ctrl+s", "relaunch", "stop the server and start it with these settings", ("relaunch",), 1,
            "^s"),
     Action("copy_line", "ctrl+y", "copy", "copy the command line", ("launch", "relaunch"), 4, "^y"),
+    Action("pick", "ctrl+f", "find", "choose an environment or a model that is on the host", ("launch",), 2, "^f"),
+    Action("again", "enter", "launch again", "start it again: its command line in the launch form", ("earlier",), 1),
+    Action("copy_line", "y", "copy", "copy its command line", ("earlier",), 3),
+    Action("reload", "r", "look again", "search the host again", ("earlier",), 3),
     Action("start_sweep", "ctrl+s", "start", "start the sweep", ("sweep",), 1, "^s"),
     Action("measure", "m", "measure", "chart shows throughput, speed of one stream, TTFT, E2E",
            ("sweep", "history"), 2),
     Action("stop_or_leave", "escape", "stop / back", "stop at once and keep what was measured; then go back",
            ("sweep",), 1, "esc"),
     Action("leave", "escape", "back", "go back; a launch under way goes on",
-           ("launch", "relaunch", "history", "check", "diagnose", "help"), 1, "esc"),
+           ("launch", "relaunch", "history", "earlier", "check", "diagnose", "help"), 1, "esc"),
     Action("pick", "space", "pick", "pick a run; two picked runs are compared", ("history",), 2, "space"),
     Action("open", "enter", "open", "show or hide evidence and arithmetic of a finding", ("diagnose",), 2, "enter"),
     Action("copy_finding", "y", "copy", "copy the finding with its evidence", ("diagnose",), 3),
@@ -81,13 +89,13 @@ ACTIONS: tuple[Action, ...] = (
     Action("next_theme", "ctrl+t", "theme", "next theme", _ALL, 7, "^t", "view"),
     Action("command_palette", "ctrl+p", "palette", "everything by name", _ALL, 3, "^p"),
     Action("help", "question_mark", "help", "keys of this screen",
-           ("cockpit", "history", "check", "diagnose", "fleet"), 0, "?"),
+           ("cockpit", "history", "earlier", "check", "diagnose", "fleet"), 0, "?"),
     Action("quit", "q", "quit", "leave; servers and launches live on", ("cockpit", "fleet"), 0, "q"),
 )  # fmt: skip
 
 
 SCREENS = tuple(dict.fromkeys(screen for action in ACTIONS for screen in action.screens))
-UNTYPED = frozenset({"ctrl+s", "ctrl+y", "escape"})
+UNTYPED = frozenset({"ctrl+s", "ctrl+y", "ctrl+f", "escape"})
 """Keys that work while a field is being typed into."""
 
 
@@ -116,7 +124,7 @@ def written(key: str) -> str:
 
 def bindings_for(screen: str) -> list[BindingType]:
     """Textual bindings of a screen. Keys of the whole application are bound on every screen too."""
-    app_wide = {"next_theme", "command_palette", "help", "quit", "history", "fleet"}
+    app_wide = {"next_theme", "command_palette", "help", "quit", "history", "earlier", "save_profile", "fleet"}
     return [
         Binding(
             a.key,

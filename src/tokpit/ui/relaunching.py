@@ -12,15 +12,16 @@ from typing import Any
 import msgspec
 
 from tokpit.domain.server import ServerInfo
-from tokpit.domain.settings import NO_SPECULATION, Settings
+from tokpit.domain.settings import NO_SPECULATION, LaunchSpec, Settings
 from tokpit.domain.text import mask_secrets
 from tokpit.errors import TokpitError, UsageError
 from tokpit.ops.difference import flag_groups
+from tokpit.store.masking import masked
 from tokpit.transport.base import quote
 from tokpit.ui import figures
-from tokpit.ui.forms import LAUNCH_FIELDS, gigabytes, whole
+from tokpit.ui.forms import LAUNCH_FIELDS, gigabytes, program_words, variables, whole
 
-RELAUNCH_FIELDS = tuple(field for field in LAUNCH_FIELDS if field[0] != "program")
+RELAUNCH_FIELDS = tuple(field for field in LAUNCH_FIELDS if field[0] not in {"program", "env"})
 SAME, OLD, NEW = " ", "-", "+"
 
 
@@ -67,6 +68,29 @@ def changes_of(settings: Settings, fields: Mapping[str, str]) -> dict[str, Any]:
             raise UsageError(f"more flags: {problem}".lower()) from None
         changes["raw"] = unmasked(words, settings.raw)
     return {name: value for name, value in changes.items() if value != getattr(settings, name)}
+
+
+def spec_values(spec: LaunchSpec) -> dict[str, str]:
+    """What a launch form holds for a profile or an earlier server; secrets are masked, `spec_on` puts them back."""
+    env = masked(spec.env)
+    return {
+        **running_values(spec.settings),
+        "program": quote(spec.program),
+        "env": " ".join(
+            shlex.quote(f"{name}={value}") if value != "***" else f"{name}=***" for name, value in env.items()
+        ),
+    }
+
+
+def spec_on(base: LaunchSpec, fields: Mapping[str, str]) -> LaunchSpec:
+    """`base` as the form changes it; what the form has no field for stays. Raises UsageError."""
+    settings = msgspec.structs.replace(base.settings, **changes_of(base.settings, fields))
+    if not settings.model:
+        raise UsageError("model: needed")
+    words = fields.get("program", "")
+    program = base.program if words.strip() == quote(base.program) else program_words(base.engine, words)
+    env = variables(fields.get("env", ""), base.env)
+    return msgspec.structs.replace(base, settings=settings, program=program, env=env)
 
 
 def _speculation(settings: Settings, steps: int | None) -> dict[str, Any]:

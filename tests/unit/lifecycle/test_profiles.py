@@ -102,10 +102,9 @@ def test_the_shell_checks_a_profile_without_a_start(
 
     code, out, err = tokpit("launch", "local", "--profile", "tiny", "--dry-run", "--port", "39410", "--", "--seed", "7")
     assert code == 0, err
-    assert out == (
-        f"HF_HOME=/data/hf {engine_dir}/bin/python {engine_dir}/bin/vllm serve tiny --port 39410 --max-num-seqs 8 --seed 7\n"
-    ), "one line, ready to copy"
-    code, out, err = tokpit("launch", "local", "--profile", "tiny", "--dry-run", "--", "--max-num-seq", "7")
+    program = f"{engine_dir}/bin/python {engine_dir}/bin/vllm serve"
+    assert out == f"HF_HOME=/data/hf {program} tiny --port 39410 --max-num-seqs 8 --seed 7\n", "ready to copy"
+    code, out, err = tokpit("launch", "local", "--profile", "tiny", "--dry-run", "--", "--max-num-sequences", "7")
     assert code == 5
     assert "refused before the start" in err
     assert tokpit("launch", "local", "sglang", "--profile", "tiny", "--dry-run")[0] == 2
@@ -125,7 +124,7 @@ def test_the_expected_use_of_memory_is_worked_out_from_the_models_files() -> Non
     one = HostFacts(gpu_mem_mib=(97_887.0,))
     weights, kv = predicted(Settings(mem_fraction=0.88, context_len=131_072), QWEN, one)
     assert weights == "weights: 50.3 GiB a GPU of 95.6 GiB"
-    assert "at most 554,288 tokens" in kv
+    assert "at most 554,274 tokens" in kv
     assert "4 requests of the full context of 131,072" in kv
     two = HostFacts(gpu_mem_mib=(49_140.0, 49_140.0))
     assert kv_bytes_per_token(Settings(tp=2), QWEN) == 32_768

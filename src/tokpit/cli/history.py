@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def history(options: Options, host: str, diff: bool, as_json: bool) -> None:
     """List the servers that ran on HOST before, in time.
 
-    Looked for in systemd units and their journal, shell histories, tmux, containers, launch scripts, server logs, and
-    tokpit's own launches. Read-only; secrets are masked. The six digits before each name it:
+    Looked for in systemd units and their journal, shell histories, tmux, containers, compose files, launch scripts,
+    server logs, and tokpit's own launches. Read-only; secrets are masked. The six digits before each name it:
     `tokpit launch HOST --earlier DIGITS` starts it again.
     """
     from tokpit.ops.deployments import look_back

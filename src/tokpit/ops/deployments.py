@@ -64,7 +64,7 @@ async def look_back(session: Session, host_name: str, *, compare: bool = False) 
     if compare:
         for server in running:
             env = await environment.process_env(host, server.pid)
-            compared += [compared_with(one, server, env) for one in every if not _same(one, server)]
+            compared += [compared_with(one, server, env) for one in every if not same(one, server)]
     return Past(
         host=host.name,
         deployments=every,
@@ -260,7 +260,7 @@ def _akin(one: str | None, other: str | None) -> bool:
     return a.startswith(b) or b.startswith(a) or difflib.SequenceMatcher(None, a, b).ratio() > 0.8
 
 
-def _same(one: Deployment, server: ServerInfo) -> bool:
+def same(one: Deployment, server: ServerInfo) -> bool:
     """Whether this is the trace of the running server itself."""
     if one.argv and one.argv == server.argv:
         return True

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from textual.widgets import Input, Select
 
@@ -13,7 +15,9 @@ from tokpit.config.inventory import Inventory
 from tokpit.config.profiles import Profile, load_profile, profile_path, save_profile
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import UsageError
+from tokpit.ops.environments import Kept, cache_path
 from tokpit.ops.session import Session
+from tokpit.probes.environments import Environment, Found, Package
 from tokpit.sim.host import SimHost
 from tokpit.ui.relaunching import spec_on, spec_values
 from tokpit.ui.screens.earlier import EarlierScreen
@@ -83,7 +87,11 @@ async def test_the_host_checks_the_form_offers_what_it_has_and_remembers_what_ra
         Session(Inventory(hosts={sim.name: sim.spec}), history_path=tmp_path / "h.sqlite") as session,
     ):
         session.add_host(sim.name)
-        async with console(session, (200, 60)) as pilot:
+        place = Environment(prefix=sim.venv, kind="venv", packages=(Package(name="sglang", version="0.5.11"),))
+        known = Kept(time.time(), Found(environments=(place,)))  # the search itself has its own tests
+        cache_path(sim.name).parent.mkdir(parents=True)
+        cache_path(sim.name).write_bytes(msgspec.json.encode(known))
+        async with console(session, (150, 46)) as pilot:
             await until(pilot, lambda: pilot.app.view.server is not None)  # type: ignore[attr-defined]
             await pilot.press("P")
             await shows(pilot, "Launch profile")
@@ -108,6 +116,6 @@ async def test_the_host_checks_the_form_offers_what_it_has_and_remembers_what_ra
             assert isinstance(earlier, EarlierScreen)
             mine = next(n for n, one in enumerate(earlier.listed) if sim.venv.rpartition("/")[0] in one.where)
             await pilot.press(*["down"] * mine)
-            await shows(pilot, "which runs now", "hicache gb")
+            await shows(pilot, f"this is demo:{sim.engine_port}, which runs now", "hicache gb")
             await pilot.press("enter")
             await shows(pilot, "Launch on demo, from log", "--hicache-size 150")

@@ -50,7 +50,12 @@ class DeploymentPanel(ScrolledPanel):
         one, past = self.one, self.past
         if one is None or past is None:
             return []
+        from tokpit.ops.deployments import same
+
         rows: list[Row] = []
+        for server in past.running:
+            if same(one, server):
+                rows += [[(safe(f"this is {server.label}, which runs now"), "good")], []]
         for pair in past.compared:
             if pair.deployment is not one:
                 continue

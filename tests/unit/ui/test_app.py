@@ -37,6 +37,7 @@ def test_every_action_of_the_table_exists_on_its_screens() -> None:
     from tokpit.ui.app import TokpitApp
     from tokpit.ui.screens.check import CheckScreen
     from tokpit.ui.screens.diagnose import DiagnoseScreen
+    from tokpit.ui.screens.earlier import EarlierScreen
     from tokpit.ui.screens.fleet import FleetScreen
     from tokpit.ui.screens.help import HelpScreen
     from tokpit.ui.screens.history import HistoryScreen
@@ -47,7 +48,7 @@ def test_every_action_of_the_table_exists_on_its_screens() -> None:
     classes: dict[str, Any] = {"cockpit": Cockpit, "launch": LaunchScreen, "sweep": SweepScreen,
                                "history": HistoryScreen, "help": HelpScreen, "relaunch": RelaunchScreen,
                                "check": CheckScreen, "diagnose": DiagnoseScreen,
-                               "fleet": FleetScreen}  # fmt: skip
+                               "fleet": FleetScreen, "earlier": EarlierScreen}  # fmt: skip
     for action in ACTIONS:
         for screen in action.screens:
             method = f"action_{action.id.partition('(')[0]}"

@@ -62,6 +62,8 @@ class Api(http.server.BaseHTTPRequestHandler):
     def log_message(self, *words):
         pass
 
+while os.environ.get("FAKE_WAITS") and not os.path.exists(os.environ["FAKE_WAITS"]):
+    time.sleep(0.02)
 print("INFO 11-30 03:00:01 [api_server.py:1] vLLM API server version 0.30.1", flush=True)
 http.server.ThreadingHTTPServer(("127.0.0.1", int(flag("--port", "8000"))), Api).serve_forever()
 """

@@ -1,7 +1,7 @@
 """tokpit's load generator beside others, each on one core, against a server that writes down its every send.
 
-    python benchmarks/load_peers.py SERVER [--vllm VENV] [--sglang VENV] [--tokenizer FOLDER] [--only NAME,...] [--slow]
-        [--libs FOLDER] [--peer-path FOLDER]
+    python benchmarks/load_peers.py SERVER [--vllm VENV] [--sglang VENV] [--aiperf VENV] [--guidellm VENV]
+        [--tokenizer FOLDER] [--only NAME,...] [--slow] [--libs FOLDER] [--peer-path FOLDER] [--realtime] [--repeat N]
 
 SERVER is a binary that takes --listen and --log, serves OpenAI chat streams whose `ttft` and `itl` (ms) stand after `@`
 in the model's name, and on GET /truth/log?PATH begins a log of 32-byte records: u64 monotonic ns of the send, u64, u32
@@ -10,6 +10,9 @@ request, u32, u16, u8 kind (1 request read, 3 token chunk), u8, u32. VENV are en
 readers where the environment has none; `--peer-path` goes before the peers' modules, where theirs do not import on a
 machine without a GPU. `--slow` searches the chunk rate of vLLM and of SGLang's Python client as far as that of the
 others (minutes: they take long to start).
+
+With --realtime server and clients run before all other work of the machine (SCHED_FIFO), so that a neighbour's work is
+not taken for theirs. With --repeat every figure is the median of N runs.
 
 The server is pinned to core 1 and every client to core 0. Errors are against the server's log of the same run. Around
 each client a spinning loop tells what share of core 0 the machine takes away: over a few per cent no p99 is worth much.
@@ -21,6 +24,7 @@ import argparse
 import asyncio
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -37,8 +41,9 @@ PORT = 18117
 URL = f"http://127.0.0.1:{PORT}"
 SRC = Path(__file__).parents[1] / "src"
 LEVELS = (1, 16, 64, 256)
-RATES = (4000, 8000, 16000, 32000, 48000)
+RATES = (4000, 6400, 8000, 16000, 20000, 32000, 48000, 64000)
 RATE_STREAMS = 256
+REALTIME: list[str] = []
 AGENT = "import sys; from tokpit.load.agent import main; sys.exit(main())"
 
 
@@ -133,6 +138,41 @@ def peer_figures(result: Path) -> dict[str, float]:
     return found
 
 
+def aiperf(venv: str, tokenizer: str) -> Client:
+    def command(load: Load, result: Path) -> list[str]:
+        return [
+            f"{venv}/bin/aiperf", "profile", "--model", load.model, "--url", URL, "--endpoint-type", "chat",
+            "--tokenizer", tokenizer, "--concurrency", str(load.concurrency), "--request-count", str(load.requests),
+            "--synthetic-input-tokens-mean", "16", "--output-tokens-mean", str(load.tokens), "--output-tokens-stddev",
+            "0", "--extra-inputs", "ignore_eos:true", "--artifact-dir", str(result), "--ui", "simple", "--streaming",
+        ]  # fmt: skip
+
+    def figures(output: str, result: Path) -> dict[str, float]:
+        data = json.loads(next(result.rglob("profile_export_aiperf.json")).read_text())
+        pairs = (("ttft", "time_to_first_token"), ("itl", "inter_token_latency"))
+        return {f"{short}_{p}": data[name][p] for short, name in pairs for p in ("p50", "p99")}
+
+    return Client("AIPerf", command, figures, slow=True)
+
+
+def guidellm(venv: str, tokenizer: str) -> Client:
+    def command(load: Load, result: Path) -> list[str]:
+        return [
+            f"{venv}/bin/guidellm", "benchmark", "--target", URL, "--model", load.model, "--processor", tokenizer,
+            "--rate-type", "concurrent", "--rate", str(load.concurrency), "--max-requests", str(load.requests),
+            "--data", f"prompt_tokens=16,output_tokens={load.tokens}", "--output-path", f"{result}.json",
+        ]  # fmt: skip
+
+    def figures(output: str, result: Path) -> dict[str, float]:
+        data = json.loads(Path(f"{result}.json").read_text())["benchmarks"][0]["metrics"]
+        pairs = (("ttft", "time_to_first_token_ms"), ("itl", "inter_token_latency_ms"))
+        return {
+            f"{short}_{p}": data[name]["successful"]["percentiles"][p] for short, name in pairs for p in ("p50", "p99")
+        }
+
+    return Client("GuideLLM", command, figures, slow=True)
+
+
 def own_environment() -> dict[str, str]:
     here = os.pathsep.join(filter(None, (str(SRC), os.environ.get("PYTHONPATH"))))
     return {**os.environ, "PYTHONPATH": here}
@@ -161,7 +201,7 @@ def run(client: Client, load: Load, folder: Path) -> Ran:
     begun = time.monotonic_ns()
     with (folder / "output").open("w+") as output, (folder / "errors").open("w+") as errors:
         process = subprocess.Popen(
-            ["taskset", "-c", "0", *client.command(load, result)],
+            [*REALTIME, "taskset", "-c", "0", *client.command(load, result)],
             stdin=-1,
             stdout=output,
             stderr=errors,
@@ -197,21 +237,33 @@ def run(client: Client, load: Load, folder: Path) -> Ran:
     )
 
 
-def measure(client: Client, folder: Path, *, slow: bool) -> dict[str, Any]:
+def median(client: Client, load: Load, folder: Path, repeat: int) -> Ran:
+    """`repeat` runs as one: every figure the median of theirs; marked if most of them were."""
+    runs = [run(client, load, folder) for _ in range(repeat)]
+    return Ran(
+        start_s=statistics.median(one.start_s for one in runs),
+        cpu_s=statistics.median(one.cpu_s for one in runs),
+        errors={name: statistics.median(one.errors[name] for one in runs) for name in runs[0].errors},
+        marked=sum(one.marked for one in runs) * 2 > repeat,
+        chunks_per_s=statistics.median(one.chunks_per_s for one in runs),
+    )
+
+
+def measure(client: Client, folder: Path, *, slow: bool, repeat: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    empty = run(client, Load(1, 1, 2, 5, 5), folder)
+    empty = median(client, Load(1, 1, 2, 5, 5), folder, repeat)
     found["start_s"], found["base_cpu_s"] = empty.start_s, empty.cpu_s
-    level = run(client, Load(64, 64, 1024, 200, 10), folder)
+    level = median(client, Load(64, 64, 1024, 200, 10), folder, repeat)
     found["level_cpu_s"] = level.cpu_s - empty.cpu_s
     found["total_cpu_s"] = level.cpu_s
     if not client.measures:
         return found
     for concurrency in LEVELS:
-        ran = run(client, Load(concurrency, max(4, 2 * concurrency), 50, 200, 20), folder)
+        ran = median(client, Load(concurrency, max(4, 2 * concurrency), 50, 200, 20), folder, repeat)
         found[f"C={concurrency}"] = {**ran.errors, "marked": ran.marked}
-    for rate in RATES if slow or not client.slow else RATES[:2]:
+    for rate in RATES if slow or not client.slow else RATES[:3]:
         itl_ms = RATE_STREAMS / rate * 1e3
-        ran = run(client, Load(RATE_STREAMS, RATE_STREAMS, int(3000 / itl_ms), 500, itl_ms), folder)
+        ran = median(client, Load(RATE_STREAMS, RATE_STREAMS, int(3000 / itl_ms), 500, itl_ms), folder, repeat)
         error = ran.errors["itl_p99"]
         found.setdefault("rates", {})[rate] = {"error": error, "marked": ran.marked, "real": ran.chunks_per_s}
         for limit in (0.01, 0.1):
@@ -240,7 +292,9 @@ def show(name: str, found: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Load generators side by side, against a server's own log.")
     parser.add_argument("server")
-    for option in ("--vllm", "--sglang", "--tokenizer", "--only", "--libs", "--peer-path"):
+    parser.add_argument("--realtime", action="store_true")
+    parser.add_argument("--repeat", type=int, default=1)
+    for option in ("--vllm", "--sglang", "--aiperf", "--guidellm", "--tokenizer", "--only", "--libs", "--peer-path"):
         parser.add_argument(option, default="")
     parser.add_argument("--slow", action="store_true")
     args = parser.parse_args()
@@ -255,13 +309,29 @@ def main() -> None:
     ]
     if args.sglang:
         clients += [sglang(args.sglang, args.tokenizer, rust=True), sglang(args.sglang, args.tokenizer, rust=False)]
+    if args.realtime:
+        REALTIME.extend(("chrt", "-f", "10"))
+    if args.aiperf:
+        clients.append(aiperf(args.aiperf, args.tokenizer))
+    if args.guidellm:
+        clients.append(guidellm(args.guidellm, args.tokenizer))
     if args.vllm:
         clients.append(vllm(args.vllm, args.tokenizer))
     chosen = [one for one in clients if not args.only or any(word in one.name for word in args.only.split(","))]
     print(f"{time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, {os.cpu_count()} cores, load {os.getloadavg()}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        serve = ["taskset", "-c", "1", args.server, "--listen", f"127.0.0.1:{PORT}", "--log", f"{folder}/first.bin"]
+        serve = [
+            *REALTIME,
+            "taskset",
+            "-c",
+            "1",
+            args.server,
+            "--listen",
+            f"127.0.0.1:{PORT}",
+            "--log",
+            f"{folder}/first.bin",
+        ]
         with subprocess.Popen(serve, stderr=subprocess.DEVNULL) as server:
             try:
                 while True:
@@ -270,7 +340,7 @@ def main() -> None:
                         break
                     except (urllib.error.URLError, ConnectionError):
                         time.sleep(0.05)
-                compare(chosen, folder, slow=args.slow)
+                compare(chosen, folder, slow=args.slow, repeat=args.repeat)
             finally:
                 server.terminate()
 
@@ -289,12 +359,12 @@ def taken_away() -> float:
     return lost / (last - begun)
 
 
-def compare(clients: list[Client], folder: Path, *, slow: bool) -> None:
+def compare(clients: list[Client], folder: Path, *, slow: bool, repeat: int) -> None:
     all_found: dict[str, dict[str, Any]] = {}
     for client in clients:
         before, taken = os.getloadavg()[0], taken_away()
         try:
-            all_found[client.name] = measure(client, folder, slow=slow)
+            all_found[client.name] = measure(client, folder, slow=slow, repeat=repeat)
         except (RuntimeError, OSError, ValueError, KeyError) as error:
             print(f"{client.name}: not measured: {error}")
             continue

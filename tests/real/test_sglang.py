@@ -41,7 +41,11 @@ def test_ps_tells_what_runs_from_its_own_command_line(served: check.Served) -> N
 
 
 def test_a_sweep_past_the_cap_is_seen_live_in_log_and_metrics(served: check.Served) -> None:
-    watched = check.sweep_past_the_cap(served)
+    watched, run = check.sweep_past_the_cap(served)
+    slots = check.CAP * SLOTS_PER_REQUEST
+    arithmetic = f"floor({slots} state slots / {SLOTS_PER_REQUEST} per request) = {check.CAP}"
+    check.plateau(served, run, "QUEUE_LIMITED_BY_STATE_SLOTS", arithmetic, "not by compute")
+    check.acceptance([level["result"]["accept_len"] for level in run["levels"]], real_model.accepted_length())
     drafts = [f["accept_len"] for f in watched if f.get("gen_tps", 0) > 0 and f.get("accept_len", 0) > 0]
     check.acceptance(drafts, real_model.accepted_length())
     # Two of the three slots that a request reserves are in use while it runs.
@@ -58,6 +62,10 @@ def test_the_log_of_the_run_is_understood(served: check.Served) -> None:
     check.acceptance([fields["accept_len"] for fields in decode], real_model.accepted_length())
     (cap,) = [r["fields"] for r in records if r["kind"] == "milestone.mamba_cap"]
     assert (cap["max_running_requests"], cap["slots_per_request"]) == (check.CAP, SLOTS_PER_REQUEST)
+
+
+def test_load_from_here_and_from_the_host_agree(served: check.Served) -> None:
+    check.here_and_there(served)
 
 
 def test_logs_go_on_after_a_lost_link_without_a_gap(served: check.Served) -> None:

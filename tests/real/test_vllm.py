@@ -39,7 +39,9 @@ def test_ps_tells_what_runs_from_its_own_command_line(served: check.Served) -> N
 
 
 def test_a_sweep_past_the_cap_is_seen_live_in_log_and_metrics(served: check.Served) -> None:
-    watched = check.sweep_past_the_cap(served)
+    watched, run = check.sweep_past_the_cap(served)
+    check.plateau(served, run, "QUEUE_LIMITED_BY_MAX_RUNNING", f"max_running_requests = {check.CAP}", "not by compute")
+    check.acceptance([level["result"]["accept_len"] for level in run["levels"]], real_model.accepted_length())
     drafts = [f["accept_len"] for f in watched if f.get("gen_tps", 0) > 0 and f.get("accept_len", 0) > 0]
     check.acceptance(drafts, real_model.accepted_length())
     assert any(f.get("kv_usage", 0) > 0 for f in watched)
@@ -53,6 +55,10 @@ def test_the_log_of_the_run_is_understood(served: check.Served) -> None:
     assert max(fields["gen_tps"] for fields in stats) > 0
     drafts = [r["fields"]["accept_len"] for r in records if r["kind"] == "spec"]
     check.acceptance(drafts, real_model.accepted_length())
+
+
+def test_load_from_here_and_from_the_host_agree(served: check.Served) -> None:
+    check.here_and_there(served)
 
 
 def test_logs_go_on_after_a_lost_link_without_a_gap(served: check.Served) -> None:

@@ -102,6 +102,7 @@ def _session(sim: SimHost, options: Options | None) -> Session:
     inventory = Inventory(hosts={sim.spec.name: sim.spec})
     history = Path(options.history) if options is not None and options.history else Path(sim.root) / "history.sqlite"
     session = Session(inventory, history_path=history, read_only=bool(options and options.read_only))
+    session.rings_folder = Path(sim.root) / "rings"
     session.add_host(sim.spec.name)
     return session
 

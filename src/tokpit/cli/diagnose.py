@@ -8,22 +8,14 @@ import click
 import msgspec
 
 from tokpit.cli.context import Options
+from tokpit.cli.fact_option import pairs
 from tokpit.cli.output import to_json
+from tokpit.cli.reading import reading
 from tokpit.domain.text import sanitize
 from tokpit.errors import UsageError
 
 if TYPE_CHECKING:
     from tokpit.ops.diagnose import Diagnosis
-
-
-def _facts(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    pairs = []
-    for value in values:
-        name, equals, text = value.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"a fact is KEY=VALUE, not {value!r}", hint="for example --fact max_running_requests=9")
-        pairs.append((name.strip(), text.strip().strip("'\"")))
-    return tuple(pairs)
 
 
 _FILE = click.Path(dir_okay=False, allow_dash=True)
@@ -40,12 +32,15 @@ _FILE = click.Path(dir_okay=False, allow_dash=True)
 @click.option("--gpu", "gpus", multiple=True, type=_FILE, help="What nvidia-smi, rocm-smi or the kernel log printed.")
 @click.option("--metrics", multiple=True, type=_FILE, help="Metrics page; two are taken as begin and end.")
 @click.option(
-    "--fact", "facts", multiple=True, callback=_facts, metavar="KEY=VALUE", help="Something you know. Repeatable."
+    "--fact", "facts", multiple=True, callback=pairs, metavar="KEY=VALUE", help="Something you know. Repeatable."
 )
+@click.option("--reach", type=float, metavar="TPS", help="Say what this rate of one stream would take.")
+@click.option("--reach-total", type=float, metavar="TPS", help="The same of all streams together, from a sweep.")
 @click.option("--engine", help="Engine that wrote the logs (default: found from their lines).")
+@click.option("--save", is_flag=True, help="Keep it in the history as an incident, for: tokpit report.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.pass_obj
-def diagnose(options: Options, /, as_json: bool, **values: object) -> None:
+def diagnose(options: Options, /, as_json: bool, save: bool, **values: object) -> None:
     """Say what logs, sweeps and facts mean: causes with their arithmetic, and what to do next.
 
     Works on files alone, or on TARGET (HOST, HOST:PORT, HOST/PID) as it runs. Facts by name, units understood:
@@ -55,16 +50,24 @@ def diagnose(options: Options, /, as_json: bool, **values: object) -> None:
     from tokpit.ops.diagnose import Sources, diagnose_all, diagnose_files
 
     sources = msgspec.convert(values, Sources)
-    if sources == Sources(engine=sources.engine):
+    if sources == Sources(engine=sources.engine, reach=sources.reach, reach_total=sources.reach_total):
         raise UsageError("nothing to diagnose", hint="give a TARGET, or --log, --sweep, --run or --fact")
     if sources.offline:
-        found = diagnose_files(sources)
+        with reading() as tell:
+            found = diagnose_files(sources, tell)
     else:
-        found = options.run(lambda session: diagnose_all(session, sources))
+        with reading() as tell:
+            found = options.run(lambda session: diagnose_all(session, sources, tell))
+    if save:
+        from tokpit.ops.incident import save_incident
+
+        run = options.run(lambda session: save_incident(session, sources, found))
+        click.echo(f"kept as {run.id}; export it with: tokpit report {run.id}", err=True)
     for note in found.notes:
         click.echo(f"note: {sanitize(note)}", err=True)
     if as_json:
-        to_json({"findings": found.findings, "facts": found.facts, "sweep": found.sweep})
+        document = {"findings": found.findings, "facts": found.facts, "sweep": found.sweep}
+        to_json({**document, "reach": found.reach} if found.reach else document)
     else:
         _show(found)
 
@@ -82,3 +85,13 @@ def _show(found: Diagnosis) -> None:
             click.echo(f"  next: {sanitize(finding.next_action)}")
     if not found.findings:
         click.echo("no finding: nothing in these figures is off")
+    for reach in found.reach:
+        click.echo()
+        click.echo(sanitize(reach.sentence))
+        for way in reach.ways:
+            click.echo(sanitize(f"  {way.lever}: {way.now} -> {way.needed}  [{way.verdict}]"))
+            click.echo(sanitize(f"    = {way.arithmetic}"))
+            if way.how:
+                click.echo(sanitize(f"    {way.how}"))
+        for missing in reach.missing:
+            click.echo(sanitize(f"  to say more: {missing}"))

@@ -15,6 +15,7 @@ from tokpit.cli.settings_options import given_settings, setting_options
 from tokpit.errors import UsageError
 
 if TYPE_CHECKING:
+    from tokpit.domain.job import BatchRequest
     from tokpit.domain.settings import LaunchSpec
     from tokpit.ops.launch import Launched, Plan
     from tokpit.ops.session import Session
@@ -33,10 +34,18 @@ if TYPE_CHECKING:
 @click.option("--cwd", help="Working folder on the host.")
 @click.option(
     "--method",
-    type=click.Choice(["setsid", "systemd", "tmux", "docker"]),
+    type=click.Choice(["setsid", "systemd", "tmux", "docker", "slurm"]),
     default=None,
-    help="How it is detached from this connection (default: setsid).",
+    help="How it is detached from this connection (default: setsid); slurm: as a batch job, HOST being a login host.",
 )
+@click.option("--partition", default="", help="Partition for --method slurm.  [default: the cluster's]")
+@click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True,
+              help="Nodes that serve together, for --method slurm.")  # fmt: skip
+@click.option("--gpus-per-node", "gpus", default="", metavar="[TYPE:]N", help="GPUs of each node.")
+@click.option("--time", "time_limit", default="", metavar="[D-]HH:MM:SS", help="Time limit of the job.")
+@click.option("--account", default="", help="Account that the job is charged to.")
+@click.option("--sbatch-arg", "batch_args", multiple=True, metavar="--NAME=VALUE",
+              help="One more option of sbatch; repeatable.")  # fmt: skip
 @click.option("--image", help="Image for --method docker; it is not pulled.")
 @click.option("--docker-arg", "docker_args", multiple=True, help="One more word for docker run; repeatable.")
 @click.option(
@@ -51,8 +60,11 @@ if TYPE_CHECKING:
 def launch(options: Options, /, **values: Any) -> None:
     """Start ENGINE on HOST detached in its own session, wait until it has generated a token, print the milestones.
 
-    FLAGS after `--` are passed to the engine as they are. With --profile or --earlier,
-    ENGINE is known.
+    FLAGS after `--` are passed to the engine as they are. With --profile or --earlier, ENGINE is known.
+
+    \b
+    tokpit launch login1 vllm --model M --method slurm --partition gpu --gpus-per-node 8 --time 04:00:00
+    tokpit launch gpu2 --profile qwen-mtp --tp 2
     """
     options.run(lambda session: _launch(session, values), yes=values["yes"])
 
@@ -102,7 +114,8 @@ async def _spec(session: Session, values: dict[str, Any]) -> LaunchSpec:
         "container_args": values["docker_args"],
         **{name: values[name] for name in ("cwd", "log_path", "method", "image")},
     }
-    return msgspec.structs.replace(spec, **{name: value for name, value in given.items() if value})
+    spec = msgspec.structs.replace(spec, **{name: value for name, value in given.items() if value})
+    return msgspec.structs.replace(spec, batch=_batch(values, spec.method))
 
 
 def show_plan(made: Plan, *, as_json: bool) -> None:
@@ -129,6 +142,25 @@ def show_plan(made: Plan, *, as_json: bool) -> None:
             click.echo(f"{kind}: {sentence}", err=True)
 
 
+def _batch(values: dict[str, Any], method: str) -> BatchRequest:
+    """What is asked of the queue. Raises UsageError for such options without --method slurm."""
+    from tokpit.domain.job import BatchRequest
+
+    made = BatchRequest(
+        partition=values["partition"],
+        nodes=values["nodes"],
+        gpus=values["gpus"],
+        time_limit=values["time_limit"],
+        account=values["account"],
+        args=values["batch_args"],
+    )
+    if method != "slurm" and made != BatchRequest():
+        raise UsageError(
+            "--partition, --nodes, --gpus-per-node, --time, --account and --sbatch-arg need --method slurm"
+        )
+    return made
+
+
 def show_launched(session: Session, done: Launched, *, as_json: bool) -> None:
     """Print what was started."""
     operation = next(o for o in reversed(session.store.operations.values()) if o.kind == "launch")
@@ -140,6 +172,7 @@ def show_launched(session: Session, done: Launched, *, as_json: bool) -> None:
                 "port": done.server.port,
                 "pid": done.state.pid,
                 "start_ticks": done.state.start_ticks,
+                "job": done.server.job,
                 "log_path": done.state.log_path,
                 "command": done.command,
                 "ready_s": round(done.ready_s, 1),
@@ -151,10 +184,10 @@ def show_launched(session: Session, done: Launched, *, as_json: bool) -> None:
             }
         )
     else:
-        click.echo(
-            f"READY  {done.server.label}  pid {done.state.pid}  after {done.ready_s:.0f} s, "
-            f"first token in {done.first_token_s:.2f} s"
-        )
+        job = done.server.job
+        where = f"pid {done.state.pid}" if job is None else f"job {job.id} on {', '.join(job.nodes)}"
+        took = f"after {done.ready_s:.0f} s, first token in {done.first_token_s:.2f} s"
+        click.echo(f"READY  {done.server.label}  {where}  {took}")
         click.echo(f"       log {done.state.log_path}")
 
 

@@ -78,6 +78,11 @@ class _Printer:
                 f"{level.output_tps:8.1f} tok/s | avg_out={level.avg_output:6.0f} | {level.elapsed_s:.1f} s"
             )
         self._levels[operation.id] = len(operation.levels)
+        for kind, first in operation.errors.items():
+            known = (f"error {len(operation.levels)}", kind)
+            if known not in seen:
+                seen.add(known)
+                self._line(f"  C={operation.live.get('concurrency', 0):4.0f} {kind}: {_cut(first)}")
         for name in ("stuck", "note"):
             said = operation.result.get(name, "")
             # "No progress for 70 s since X" is news once, not every second.

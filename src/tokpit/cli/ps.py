@@ -14,10 +14,11 @@ from tokpit.cli.context import Options
 from tokpit.cli.errors import report
 from tokpit.cli.output import age, table, to_json
 from tokpit.domain.server import ServerInfo
-from tokpit.domain.text import mask_secrets
+from tokpit.domain.text import mask_secrets, sanitize
 from tokpit.errors import TokpitError, UsageError
 
 if TYPE_CHECKING:
+    from tokpit.domain.job import BatchJob
     from tokpit.domain.records import Orphan
     from tokpit.ops.session import Session
 
@@ -75,7 +76,7 @@ async def show_found(session: Session, hosts: tuple[str, ...], as_json: bool) ->
                 s.engine,
                 s.version,
                 s.served_name or s.model,
-                s.pid,
+                s.pid if s.job is None else f"job {s.job.id}",
                 s.user,
                 age(time.time() - s.started_at) if s.started_at else None,
                 s.log_path,
@@ -83,6 +84,9 @@ async def show_found(session: Session, hosts: tuple[str, ...], as_json: bool) ->
             for s in servers
         ]
         table(("SERVER", "ENGINE", "VERSION", "MODEL", "PID", "USER", "UP", "LOG"), rows, right=frozenset({4}))
+        for s in servers:
+            if s.job is not None:
+                click.echo(sanitize(job_line(s.label, s.job)))
     elif not errors and not orphans:
         from tokpit.engines.registry import listed
 
@@ -122,6 +126,15 @@ async def _gpu_memory(session: Session, orphans: Sequence[tuple[str, Orphan]]) -
     return held
 
 
+def job_line(label: str, job: BatchJob) -> str:
+    """Where a job is: waiting and why, or on which nodes and for how long still."""
+    from tokpit.ops.slurm import left_sentence, waits
+
+    if job.waiting:
+        return f"{label}: {waits(job, time.time())}"
+    return ", ".join(filter(None, (f"{label}: job {job.id} {job.state} on {', '.join(job.nodes)}", left_sentence(job))))
+
+
 def as_row(server: ServerInfo) -> dict[str, object]:
     """A server as JSON: settings by canonical name, command line with secrets masked."""
     return {
@@ -141,4 +154,5 @@ def as_row(server: ServerInfo) -> dict[str, object]:
         "command": mask_secrets(" ".join(server.argv)),
         "children": server.children,
         "launched_by_tokpit": server.launched_by_tokpit,
+        "job": server.job,
     }

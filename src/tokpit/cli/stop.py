@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def stop(options: Options, target: str, yes: bool, term_wait: float, as_json: bool) -> None:
     """End exactly the server TARGET (HOST, HOST:PORT or HOST/PID), or the orphan workers of HOST/PID.
 
-    Every signal follows a check of pid and start time. A server that systemd or docker keeps is stopped through it.
+    Every signal follows a check of pid and start time. A server that systemd or docker keeps is stopped through it, a
+    batch job by scancel.
     Afterwards tells whether GPU memory came back, the port is free, and what is left in /dev/shm.
     """
     done = options.run(lambda session: session.execute("server.stop", target=target, term_wait_s=term_wait), yes=yes)
@@ -49,6 +50,9 @@ def as_json_row(done: Stopped) -> dict[str, object]:
 
 def show_stopped(done: Stopped) -> None:
     """Print how a server ended and what it left."""
+    if done.server.job is not None:
+        click.echo(f"job {done.server.job.id} is over: {done.signal}, after {done.elapsed_s:.1f} s")
+        return
     click.echo(
         f"{done.server.label} is gone: {len(done.members)} processes, {done.signal}, after {done.elapsed_s:.1f} s"
     )

@@ -31,6 +31,8 @@ NOTHING_OK = 7
 @click.option("-n", "--requests", type=int, metavar="N", help="Requests a level.  [default: max(2C, 8)]")
 @click.option("--duration", "duration_s", type=float, metavar="S",
               help="Start requests for S seconds a level, then let the running ones finish.")  # fmt: skip
+@click.option("--stagger", "stagger_s", type=float, metavar="S",
+              help="Start the first requests of a level S seconds apart.  [default: all at once]")  # fmt: skip
 @click.option("--rate", "rates", metavar="R[,R...]",
               help="Open loop: offer R requests/s whatever the server does, instead of -c. Needs -n or "
                    "--duration.")  # fmt: skip
@@ -48,7 +50,9 @@ NOTHING_OK = 7
 @click.option("--dataset", metavar="WHAT", default="builtin", show_default=True,
               help="builtin (eight long-answer tasks), random:N (N prompt tokens) or a JSONL file with "
                    "prompt, messages or turns in each line.")  # fmt: skip
-@click.option("--turns", type=int, default=1, show_default=True, help="Requests of one conversation.")
+@click.option("--turns", type=int, metavar="N",
+              help="Requests of one conversation, each with the answers before it.  [default: 1, or the turns of the "
+                   "dataset's lines]")  # fmt: skip
 @click.option("--prefix-share", type=float, default=0.0, show_default=True, metavar="0..1",
               help="Share of each prompt, from its front, that all prompts have in common.")  # fmt: skip
 @click.option("--api", type=click.Choice(["chat", "completions"]), default="chat", show_default=True)
@@ -63,9 +67,10 @@ NOTHING_OK = 7
 @click.option("--stop-on-error", is_flag=True, help="Stop at the first failed request.")
 @click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'",
               help="Sent with each request. An API key is taken from TOKPIT_API_KEY, never from here.")  # fmt: skip
-@click.option("--from", "source", type=click.Choice(["auto", "host", "here"]), default="auto", show_default=True,
-              help="Where the load comes from: the server's own host, where a Python with aiohttp is found there, or "
-                   "this machine through SSH.")  # fmt: skip
+@click.option("--from", "source", metavar="auto|host|here|HOST,HOST,...", default="auto", show_default=True,
+              help="Where the load comes from: the server's own host, where a Python with aiohttp is found there, "
+                   "this machine through SSH, other hosts that share each level, or slurm:PARTITION:N for nodes of a "
+                   "partition.")  # fmt: skip
 @click.option("--procs", "processes", type=int, metavar="N",
               help="Divide the load among N processes.  [default: as many as one core cannot time, up to half of the "
                    "cores; always one through SSH]")  # fmt: skip
@@ -82,6 +87,7 @@ def sweep(options: Options, /, **values: Any) -> int:
     tokpit sweep gpu1                                         six levels up to C=48
     tokpit sweep gpu1:30000 -c 4..64x2 --duration 60          a minute a level
     tokpit sweep gpu1 --rate 1,2,4 --duration 60 --slo ttft=500ms,tpot=30ms
+    tokpit sweep http://10.0.0.5:30000 -c 1024 --from load1,load2,load3,load4
     tokpit sweep gpu1 --find --slo ttft=1s,tpot=40ms --duration 30
     """
     return options.run(lambda session: _sweep(session, values))

@@ -46,6 +46,8 @@ def show_levels(run: Run) -> None:
             click.echo()
         for line in lines:
             _say(line)
+    if run.context.get("baseline"):
+        _say(str(run.context["baseline"]))
     if run.context.get("found"):
         click.echo(f"SLO: {sanitize(str(run.context['found']))}")
 

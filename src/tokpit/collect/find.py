@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from tokpit.collect.jobs import Jobs, with_jobs
 from tokpit.domain.records import Orphan
 from tokpit.domain.server import ServerInfo
 from tokpit.engines import registry
@@ -40,11 +41,13 @@ class Finder:
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._jobs = Jobs(host)
         self._versions: dict[str, str | None] = {}
         self._tries: dict[str, int] = {}
 
     async def find(self) -> Found:
-        """The servers now. Raises HostError; RemoteFailed where the process table cannot be read."""
+        """The servers now, in the login's batch jobs too. Raises HostError; RemoteFailed where the process table
+        cannot be read."""
         table = await read_table(self._host)
         servers = servers_of(table, self._host.name)
         await asyncio.gather(*(self._ask(info) for info in servers))
@@ -58,6 +61,7 @@ class Finder:
         )
         here = {info.id for info in servers}
         self._versions = {key: version for key, version in self._versions.items() if key in here}
+        servers = await with_jobs(servers, self._jobs)
         return Found(servers=servers, orphans=orphans_of(table), table=table)
 
     async def _ask(self, info: ServerInfo) -> None:

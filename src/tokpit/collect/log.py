@@ -213,7 +213,7 @@ class LogReader:
             self._backlog_end = 0
         else:
             times = [now] * len(records)
-        self._sink(LogBatch(self._server.id, now, tuple(records), self._splitter.offset))
+        self._sink(LogBatch(self._server.id, now, tuple(records), self._splitter.offset, tuple(times) if old else ()))
         self._learn(records, now)
         self._samples(records, times)
         self._marks(records, times)

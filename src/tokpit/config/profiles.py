@@ -30,7 +30,7 @@ from tokpit.domain.settings import Settings
 from tokpit.errors import ConfigError, UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-_METHODS = ("setsid", "systemd", "tmux", "docker")
+_METHODS = ("setsid", "systemd", "tmux", "docker", "slurm")
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -10,7 +10,7 @@ import enum
 
 import msgspec
 
-from tokpit.domain.run import Level
+from tokpit.domain.run import Level, Run
 from tokpit.domain.server import ServerInfo
 
 Scalar = str | int | float | bool | None
@@ -179,6 +179,8 @@ class LogBatch(msgspec.Struct, frozen=True):
     t: float
     records: tuple[LogRecord, ...]
     offset: int = 0
+    times: tuple[float | None, ...] = ()
+    """When each record was written, where that is not `t` (a log read after the fact); None: not known."""
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -226,6 +228,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     levels: tuple[Level, ...] = ()
     live: dict[str, float] = {}
     """Figures of the level under way: concurrency, done, total, ok, err, running, output_tps, elapsed_s, eta_s."""
+    errors: dict[str, str] = {}
+    """Failed requests of the level under way: class and what the first of it said."""
     error: str = ""
     hint: str = ""
     result: dict[str, str] = {}
@@ -258,6 +262,28 @@ class ServersRecord(msgspec.Struct, frozen=True):
     orphans: tuple[Orphan, ...] = ()
 
 
+class ServerSeen(msgspec.Struct, frozen=True):
+    """One server known before a process table shows it (just launched); adds to the list of its host."""
+
+    t: float
+    server: ServerInfo
+
+
+class ActionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What tokpit did (or was refused) that is audited: the exact lines, secrets masked, and how it ended."""
+
+    t: float
+    """UTC seconds of this machine."""
+    host: str
+    command: str
+    """Command id, e.g. `server.stop`."""
+    title: str
+    lines: tuple[str, ...] = ()
+    outcome: str = "begun"
+    """`begun`, `done`, `failed`, `cancelled`."""
+    detail: str = ""
+
+
 class Facts(msgspec.Struct, frozen=True):
     """Constant facts learned about a server: version, running cap, slots, weights; merged into the earlier ones."""
 
@@ -276,6 +302,7 @@ class Stall(msgspec.Struct, frozen=True):
 Record = (
     LinkRecord
     | ServersRecord
+    | ServerSeen
     | LogBatch
     | Sample
     | GpuRecord
@@ -283,6 +310,8 @@ Record = (
     | Mark
     | PhaseRecord
     | Operation
+    | ActionRecord
+    | Run
     | Facts
     | Stall
 )

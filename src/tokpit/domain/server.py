@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tokpit.domain.job import BatchJob
 from tokpit.domain.settings import Settings
 
 
@@ -41,6 +42,8 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     children: tuple[int, ...] = ()
     rss_bytes: int | None = None
     container: str | None = None
+    job: BatchJob | None = None
+    """The batch job that it is (part of); `host` is then the login host, `pid` is 0, and `start_ticks` the job's id."""
     launched_by_tokpit: bool = False
 
     @property
@@ -58,4 +61,6 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """Short name for lists: host:port, or host/pid where the port is unknown."""
-        return f"{self.host}:{self.port}" if self.port else f"{self.host}/{self.pid}"
+        if self.port:
+            return f"{self.host}:{self.port}"
+        return f"{self.host}/{self.pid}" if self.job is None else f"{self.host}/job {self.job.id}"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tokpit.domain.job import BatchRequest
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings of one server. Counts unless the name says otherwise; `_gb` is 1e9 bytes, `_gib` 2**30 bytes."""
@@ -83,11 +85,13 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     log_path: str | None = None
     method: str = "setsid"
-    """How it is detached: `setsid`, `systemd`, `tmux`, `docker`."""
+    """How it is detached: `setsid`, `systemd`, `tmux`, `docker`, `slurm`."""
     image: str = ""
     """Image of a launch in a container."""
     container_args: tuple[str, ...] = ()
     """More words for `docker run`."""
+    batch: BatchRequest = BatchRequest()
+    """What a launch by Slurm asks for."""
     name: str = ""
 
 

@@ -136,6 +136,15 @@ class Engine(Protocol):
         """The whole command line: `program` and `to_flags`, the model placed as this program wants it."""
         ...
 
+    def rank_flags(self, version: str | None, *, nodes: int, rank: str, head: str, port: int) -> tuple[str, ...]:
+        """What one of several nodes that serve together adds to the command line.
+
+        `rank` counts from 0, `head` is the address of the first node as the others reach it; both may be a shell's
+        `$NAME`. `port` is free there, for their rendezvous. Raises UsageError where the engine, or this version, does
+        not serve from several nodes.
+        """
+        ...
+
     def from_flags(self, flags: Sequence[str], version: str | None) -> Settings:
         """Flags back to canonical settings; what has no canonical name goes to `raw` unchanged. Never raises."""
         ...

@@ -57,6 +57,11 @@ class FolderEngine:
         """See Engine."""
         return cast(tuple[str, ...], self._part("flags").to_flags(settings, version))
 
+    def rank_flags(self, version: str | None, *, nodes: int, rank: str, head: str, port: int) -> tuple[str, ...]:
+        """See Engine."""
+        found = self._part("ranks").rank_flags(version, nodes=nodes, rank=rank, head=head, port=port)
+        return cast(tuple[str, ...], found)
+
     def from_flags(self, flags: Sequence[str], version: str | None) -> Settings:
         """See Engine."""
         return cast(Settings, self._part("flags").from_flags(flags, version))

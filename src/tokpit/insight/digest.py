@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Mapping
 
@@ -37,6 +38,7 @@ _NOTES = (
     ("cache_hit", ("cache_fetch] hit", "cached=")),
     ("weights_unused", ("weights not loaded", "not initialized from", "unused weights", "were not used when")),
 )
+_ANY_NOTE = re.compile("|".join(re.escape(word) for _, words in _NOTES for word in words))
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,6 +231,8 @@ class Reader:
 
     def _note(self, record: LogRecord) -> None:
         text = record.text[:600].lower()
+        if _ANY_NOTE.search(text) is None:
+            return
         for topic, words in _NOTES:
             if any(word in text for word in words):
                 found = self._notes.setdefault(topic, [])
@@ -252,47 +256,59 @@ _LEARNED = {
 _WHOLE = frozenset(_LEARNED.values()) - {"engine_version"}
 
 
+_TAKEN = (
+    ("running", ("running_reqs",)),
+    ("queued", ("queue_reqs",)),
+    ("kv", ("full_token_usage", "kv_usage", "token_usage")),
+    ("tokens", ("full_tokens", "tokens_used")),
+    ("state_num", ("mamba_num",)),
+    ("state_usage", ("mamba_usage",)),
+    ("accept_len", ("accept_len",)),
+    ("accept_rate", ("accept_rate",)),
+    ("drafted", ("drafted_tokens",)),
+    ("accepted", ("accepted_tokens",)),
+    ("gen_tps", ("gen_tps",)),
+    ("prompt_tps", ("prompt_tps",)),
+    ("new_tokens", ("new_tokens",)),
+    ("cached_tokens", ("cached_tokens",)),
+    ("pending", ("pending_tokens",)),
+    ("hit_rate", ("prefix_hit_rate",)),
+    ("preempted", ("preemptions",)),
+)
+_PLACES = {name: (field, place) for field, names in _TAKEN for place, name in enumerate(names)}
+"""Field of a row by the name in the log, and which of several names goes first."""
+
+
 def _row(record: LogRecord, kind: str, t: float | None, sample: Mapping[str, float]) -> Row:
     f = record.fields
+    values: dict[str, float] = {}
+    places: dict[str, int] = {}
+    # Over what the line carries (a dozen names), not over all that a row can hold: a log has millions of lines.
+    for name, value in f.items():
+        known = _PLACES.get(name)
+        if known is None or (type(value) is not float and type(value) is not int):
+            continue
+        field, place = known
+        if place < places.get(field, 99):
+            values[field], places[field] = float(value), place
+    if kind != DECODE and "accept_rate" in sample:
+        values["accept_rate"] = sample["accept_rate"]
     rank = f.get("dp_rank", f.get("engine", 0))
     positions = f.get("per_position_accept")
     graph = f.get("graph")
-    gen = _number(f, "gen_tps")
     return Row(
         line=record.line,
         kind=kind,
         t=t,
         rank=rank if isinstance(rank, int) else 0,
-        running=_number(f, "running_reqs"),
-        queued=_number(f, "queue_reqs"),
-        kv=_first(f, "full_token_usage", "kv_usage", "token_usage"),
-        tokens=_first(f, "full_tokens", "tokens_used"),
-        state_num=_number(f, "mamba_num"),
-        state_usage=_number(f, "mamba_usage"),
-        accept_len=_number(f, "accept_len"),
-        accept_rate=sample.get("accept_rate", _number(f, "accept_rate"))
-        if kind != DECODE
-        else _number(f, "accept_rate"),
         positions=positions if isinstance(positions, tuple) else (),
-        drafted=_number(f, "drafted_tokens"),
-        accepted=_number(f, "accepted_tokens"),
-        gen_tps=gen,
-        gated=gen is not None and bool(sample) and "gen_tps" not in sample,
-        prompt_tps=_number(f, "prompt_tps"),
+        gated="gen_tps" in values and bool(sample) and "gen_tps" not in sample,
         graph=graph if isinstance(graph, bool) else None,
-        new_tokens=_number(f, "new_tokens"),
-        cached_tokens=_number(f, "cached_tokens"),
-        pending=_number(f, "pending_tokens"),
-        hit_rate=_number(f, "prefix_hit_rate"),
-        preempted=_number(f, "preemptions"),
         probe=f.get("probe") is True,
+        **values,
     )
 
 
 def _number(fields: Mapping[str, Value], name: str) -> float | None:
     value = fields.get(name)
     return float(value) if type(value) is float or type(value) is int else None
-
-
-def _first(fields: Mapping[str, Value], *names: str) -> float | None:
-    return next((value for name in names if (value := _number(fields, name)) is not None), None)

@@ -13,6 +13,8 @@ from typing import get_args, get_type_hints
 
 import msgspec
 
+from tokpit.insight.fact_names import ALIASES, root_counted, spellings
+
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Counts unless the name says otherwise; `_gb` is 1e9 bytes; `_tps` tok/s; shares are fractions 0..1."""
@@ -83,6 +85,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hicache_reserve_gb: float | None = None
     swap_used_gb: float | None = None
     swap_in_mbps: float | None = None
+    cpu_steal: float | None = None
+    """Share of processor time that the hypervisor gave to others."""
+    mem_pressure: float | None = None
+    """Share of time in which something waited for memory (PSI, some, 10 s)."""
+    gpu_numa: int | None = None
+    cpu_numa: int | None = None
+    """Node of the GPU, and of the processors on which the server runs."""
     orphans: int | None = None
     orphan_gpu_gb: float | None = None
     # GPU telemetry
@@ -143,58 +152,19 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 FIELDS: tuple[str, ...] = Facts.__struct_fields__
 _KINDS = {name: next(a for a in get_args(hint) if a is not type(None)) for name, hint in get_type_hints(Facts).items()}
-_ALIASES = {
-    "max_running": "max_running_requests", "running_cap": "max_running_requests", "cap": "max_running_requests",
-    "max_num_seqs": "max_running_requests", "effective_max_running": "max_running_requests",
-    "mamba_slots": "state_slots", "max_mamba_cache_size": "state_slots", "slots": "state_slots",
-    "mamba_usage": "state_usage",
-    "state_slots_per_request": "slots_per_request", "mamba_slots_per_request": "slots_per_request",
-    "max_total_num_tokens": "kv_tokens", "max_total_tokens": "kv_tokens", "kv_cache_tokens": "kv_tokens",
-    "context_length": "context_len", "max_model_len": "context_len", "context": "context_len",
-    "acceptance_length": "accept_len", "acceptance_rate": "accept_rate", "per_position_rates": "per_position",
-    "spec_steps": "draft_tokens", "num_steps": "draft_tokens", "num_speculative_tokens": "draft_tokens",
-    "k": "draft_tokens",
-    "baseline": "baseline_tps", "no_spec_tps": "baseline_tps", "baseline_tok_s": "baseline_tps",
-    "baseline_tok_s_no_spec": "baseline_tps", "plain_tps": "baseline_tps",
-    "measured_tps": "single_tps", "tps": "single_tps", "tok_s": "single_tps", "current_tps": "single_tps",
-    "target_tps": "remembered_tps", "expected_tps": "remembered_tps", "previous_tps": "remembered_tps",
-    "remembered_tok_s": "remembered_tps", "wanted_tps": "remembered_tps",
-    "weight_gb": "weights_gb", "model_gb": "weights_gb", "active_weights_gb": "active_gb",
-    "gpu_name": "gpu", "gpu_count": "gpus", "num_gpus": "gpus", "tp_size": "tp", "tensor_parallel_size": "tp",
-    "memory_bandwidth_gbps": "bandwidth_gbps", "bandwidth_gb_s": "bandwidth_gbps", "mem_bandwidth": "bandwidth_gbps",
-    "dp_size": "dp", "data_parallel_size": "dp", "enable_dp_attention": "dp_attention",
-    "enable_prefix_caching": "prefix_cache", "version": "engine_version",
-    "hicache_size": "hicache_gb", "hicache_size_gb": "hicache_gb", "available_gb": "mem_available_gb",
-    "mem_available": "mem_available_gb", "memory_available_gb": "mem_available_gb", "host_mem_gb": "mem_available_gb",
-    "ram_available_gb": "mem_available_gb", "cgroup_gb": "cgroup_limit_gb",
-    "connector_limit": "client_limit", "client_connections": "client_limit", "connections": "client_limit",
-    "server_gen_tps": "server_tps", "in_flight": "client_in_flight", "completed": "client_completed",
-    "server_queue": "server_queued", "queue": "server_queued", "running": "server_running",
-    "peak_tok_s": "peak_tps", "output_tok_s": "mean_tps", "output_tps": "mean_tps", "median_itl_ms": "itl_ms",
-    "num_prompts": "requests", "requested_len": "requested_output", "max_tokens": "requested_output",
-    "avg_output": "output_tokens", "mean_out": "output_tokens", "mean_in": "input_tokens",
-    "prefix_cache_queries": "prefix_queries", "prefix_cache_hits": "prefix_hits",
-    "prompts_unique": "unique_prompts", "n": "prompts",
-    "clock_mhz": "sm_clock_mhz", "clock_max_mhz": "sm_clock_max_mhz", "power_limit": "power_limit_w",
-    "requested_power_limit": "requested_power_limit_w", "temperature_c": "temp_c",
-    "cuda_graph_max_bs": "graph_max_batch", "attention_block_size": "block_size",
-    "decode_alone": "decode_alone_tps", "decode_during_prefill": "decode_mixed_tps",
-    "prefill_alone": "prefill_alone_tps", "prefill_mixed": "prefill_mixed_tps", "http_503": "rejected",
-}  # fmt: skip
 _NUMBER = re.compile(r"([-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?)\s*([a-zA-Z%/]*)", re.I)
 _SCALE = {"k": 1e3, "m": 1e6, "%": 0.01}
 _BYTES = {"mb": 1e-3, "mib": 2**20 / 1e9, "gb": 1.0, "gib": 2**30 / 1e9, "tb": 1e3, "tib": 2**40 / 1e9, "g": 1.0}
 
 
 def canonical(name: str) -> str | None:
-    """The field of a fact's name, aliases and spellings with dashes included; None for an unknown one."""
-    key = name.strip().lower().replace("-", "_").replace(" ", "_").lstrip("_")
-    return key if key in FIELDS else _ALIASES.get(key)
+    """The field of a fact's name, aliases and spellings included (see `fact_names`); None for an unknown one."""
+    return next((known for key in spellings(name) if (known := key if key in FIELDS else ALIASES.get(key))), None)
 
 
 def nearest(name: str) -> str | None:
     """The known name that is most like this one."""
-    found = get_close_matches(name.lower().replace("-", "_"), [*FIELDS, *_ALIASES], 1, 0.6)
+    found = get_close_matches(name.lower().replace("-", "_"), [*FIELDS, *ALIASES], 1, 0.6)
     return found[0] if found else None
 
 
@@ -210,7 +180,10 @@ def parse_facts(given: Mapping[str, str]) -> tuple[Facts, tuple[str, ...]]:
         if field is None:
             unknown.append(name)
             continue
-        values[field] = _value(field, text.strip())
+        value = _value(field, text.strip())
+        if isinstance(value, float) and root_counted(name):
+            value -= 1
+        values[field] = value
     return Facts(**values), tuple(unknown)  # type: ignore[arg-type]  # each value is of its field's kind
 
 

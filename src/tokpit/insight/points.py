@@ -22,6 +22,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     output_tps: float
     """Whole run, ramp-up and drain included."""
     steady_tps: float | None = None
+    steady_ci: float | None = None
+    """Half width of its 95 % interval."""
     avg_output: float | None = None
     """Output tokens a request."""
     e2e_mean_s: float | None = None
@@ -97,6 +99,7 @@ def point_of(level: Level) -> Point:
         elapsed_s=level.elapsed_s,
         output_tps=level.output_tps,
         steady_tps=level.steady_tps,
+        steady_ci=_number(result.get("steady_ci")),
         avg_output=level.avg_output or None,
         e2e_mean_s=_mean(settled) if settled else _mean(e2e),
         ttft_p50_s=level.ttft_p50_s,

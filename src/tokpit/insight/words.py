@@ -25,6 +25,13 @@ def seconds(value: float, digits: int = 3) -> str:
     return f"{num(value, digits)} s" if abs(value) < 1800 else f"{num(value / 60, digits)} min"
 
 
+def span(hours: float) -> str:
+    """Hours of a job: `40 min`, `13.5 h`, `49.1 days`."""
+    if hours < 1:
+        return seconds(hours * 3600) if hours < 0.05 else f"{num(hours * 60)} min"
+    return f"{num(hours)} h" if hours < 48 else f"{num(hours / 24)} days"
+
+
 def percent(share: float) -> str:
     """A fraction as percent: whole from 10 % on, one digit below."""
     value = 100 * share

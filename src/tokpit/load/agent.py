@@ -3,7 +3,8 @@
 It ends when its standard input closes, so that it never outlives the connection that started it. Run as
 `python tokpit-load.pyz` with the plan as the first line of standard input, or as the only argument. A line `stop`
 ends the sweep early with what was measured; any other line is a sign of life. The exit status is 0 for a result, 2 for
-a plan that cannot be read and 3 where aiohttp is missing.
+a plan that cannot be read and 3 where aiohttp is missing. With `worker` as its only argument it takes a share of the
+levels of a parent elsewhere, see worker.py.
 
 With TOKPIT_LOAD_PATIENCE_S in the environment it is attended: it takes plan after plan, one a line, until its input
 ends, and ends by itself after so many seconds without a line, because a dead link need not tell (0: never). With
@@ -49,7 +50,11 @@ class _Input:
 
 
 def main() -> int:
-    """Runs the plan of the command line or the plans of standard input."""
+    """Runs the plan of the command line or the plans of standard input; `worker`: a share of somebody's levels."""
+    if sys.argv[1:] == ["worker"]:
+        from . import worker
+
+        return worker.main()
     writer, lines = Writer(), Lines()
     lines.patience_s = float(os.environ.get("TOKPIT_LOAD_PATIENCE_S") or 0) or None
     first = sys.argv[1].encode() if len(sys.argv) > 1 else lines.next()

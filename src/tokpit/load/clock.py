@@ -16,7 +16,8 @@ class Clock:
 
     def __init__(self, factor: float = 1.0) -> None:
         self.factor = factor
-        self._offset_ns = 0
+        self.offset_ns = 0
+        """Real time less monotonic time."""
         self.steps = 0
         """How often real time jumped by over 1 ms since the last look (an NTP step): stamps near it are off."""
         self.refresh(first=True)
@@ -26,13 +27,13 @@ class Clock:
         before = time.monotonic_ns()
         real = time.time_ns()
         offset = real - (before + time.monotonic_ns()) // 2
-        if not first and abs(offset - self._offset_ns) > 1_000_000:
+        if not first and abs(offset - self.offset_ns) > 1_000_000:
             self.steps += 1
-        self._offset_ns = offset
+        self.offset_ns = offset
 
     def from_realtime(self, stamp_ns: int) -> int:
         """A kernel stamp on the monotonic clock."""
-        return stamp_ns - self._offset_ns
+        return stamp_ns - self.offset_ns
 
     def host_s(self, raw_ns: float) -> float:
         """A raw duration in nanoseconds as seconds of the host's clock."""

@@ -3,112 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import os
 from array import array
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Optional
 
-from . import pipes
 from .clock import Clock, now_ns
 from .events import RequestFinished
+from .member import LOST, Member, Worker, shift
 from .plan import Plan
-from .records import HEAD, Part, merge, unpack
-from .share import Share, shares
+from .records import Part, merge, unpack
+from .results import Check
+from .share import Share, processes_for, shares
 from .stream import Exchange
 from .telling import Sampler
 
 PROGRESS_S = 0.25
 HEADSTART_S = 0.05
 """From the order to begin until the begin: every process has read the order by then."""
-CLOSE_S = 3.0
-"""How long a process has for its end before it is killed."""
-
-
-class Worker:
-    """One process of a crew, as its parent sees it."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self._failed = ""
-        self.alive = True
-
-    @classmethod
-    async def start(cls) -> Worker:
-        """Starts one; raises OSError."""
-        # A session of its own: Ctrl-C in the terminal goes to the parent alone, which ends the level in order.
-        process = await asyncio.create_subprocess_exec(
-            *pipes.command("worker"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        return cls(process)
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
-
-    @property
-    def end(self) -> str:
-        """How it ended, in words."""
-        if self._failed:
-            return f"failed ({self._failed})"
-        status = self._process.returncode
-        return f"was ended by signal {-status}" if status is not None and status < 0 else "ended by itself"
-
-    async def send(self, **command: Any) -> None:
-        """Gives it a command; does nothing when it is gone."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(ConnectionError):
-            self._process.stdin.write(json.dumps(command, separators=(",", ":")).encode() + b"\n")
-            await self._process.stdin.drain()
-
-    async def next(self) -> tuple[dict[str, Any], bytes] | None:
-        """Its next message; None when it is gone."""
-        out = self._process.stdout
-        assert out is not None
-        try:
-            text, raw = HEAD.unpack(await out.readexactly(HEAD.size))
-            data: dict[str, Any] = json.loads(await out.readexactly(text))
-            numbers = await out.readexactly(raw)
-        except (asyncio.IncompleteReadError, ConnectionError, ValueError):
-            self.alive = False
-            await self.close()
-            return None
-        if "failed" in data:
-            self._failed = str(data["failed"])
-        return data, numbers
-
-    async def close(self, *, wait_s: float = CLOSE_S) -> None:
-        """Ends it; kills it when it has not ended in `wait_s`."""
-        self.alive = False
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            await asyncio.wait_for(self._process.stdout.read(), wait_s)
-            await asyncio.wait_for(self._process.wait(), wait_s)
-        except asyncio.TimeoutError:
-            self.kill()
-            await self._process.wait()
-        except asyncio.CancelledError:
-            self.kill()
-            raise
-
-    def kill(self) -> None:
-        """Ends it at once."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
 
 
 class Crew:
     """The processes of a sweep: started when a level needs them, kept for the next, ended with `close`."""
+
+    elsewhere = False
+    """Whether its members run on other machines. Then every level is theirs, and one that is lost ends no sweep."""
+    headstart_s = HEADSTART_S
 
     def __init__(self) -> None:
         self.workers: list[Worker] = []
@@ -136,7 +58,21 @@ class Crew:
             self.chunks_per_stream_s = (chunks - len(good)) / busy_s
             self.chunks_per_request = chunks / len(good)
 
-    async def gather(self, count: int) -> list[Worker]:
+    def processes(self, plan: Plan, concurrency: Optional[int], rate: Optional[float]) -> int:
+        """Among how many a level is divided."""
+        return processes_for(plan, concurrency, self.expected(concurrency, rate), self.cores)
+
+    async def before_level(self, members: Sequence[Member]) -> None:
+        """Called when all are ready: members of other machines have their clocks compared."""
+
+    async def after_level(self, members: Sequence[Member]) -> None:
+        """Called when all have ended, before their records are put together."""
+
+    def checks(self) -> tuple[Check, ...]:
+        """What is to be told of the members' clocks and losses, of the level that ended last."""
+        return ()
+
+    async def gather(self, count: int) -> Sequence[Member]:
         """`count` processes that run; raises OSError where one cannot be started."""
         self.workers = [worker for worker in self.workers if worker.alive]
         while len(self.workers) < count:
@@ -170,6 +106,7 @@ class CrewRun:
     ) -> None:
         self.plan, self.clock, self.level = plan, clock, level
         self.concurrency, self.rate = concurrency, rate
+        self._slots, self._rate = concurrency, rate
         self.total = plan.requests_at(concurrency) if concurrency is not None else plan.requests
         self.shares = shares(plan, processes, concurrency, self.total)
         self.exchanges: list[Exchange] = []
@@ -183,8 +120,10 @@ class CrewRun:
         self._on_progress, self._on_request = on_progress, on_request
         self._figures: dict[int, dict[str, float]] = {}
         self._lost: list[str] = []
-        self._workers: list[Worker] = []
+        self._lost_midway: list[str] = []
+        self._workers: Sequence[Member] = []
         self._sampler = Sampler()
+        self._ended = False
         self._trail: deque[tuple[float, float]] = deque(maxlen=20)
 
     @property
@@ -200,9 +139,10 @@ class CrewRun:
         self._workers = await self._crew.gather(len(self.shares))
         pairs = list(zip(self._workers, self.shares))
         ready = await asyncio.gather(*(self._prepare(worker, share) for worker, share in pairs))
-        self.t_begin = now_ns() + int(HEADSTART_S * 1e9)
         pairs = [pair for pair, fine in zip(pairs, ready) if fine]
-        await asyncio.gather(*(worker.send(go=self.t_begin) for worker, _ in pairs))
+        await self._crew.before_level([worker for worker, _ in pairs])
+        self.t_begin = now_ns() + int(self._crew.headstart_s * 1e9)
+        await asyncio.gather(*(worker.send(go=self.t_begin + worker.offset_ns) for worker, _ in pairs))
         helpers = [asyncio.ensure_future(job()) for job in (self._obey, self._tick)]
         try:
             parts = await asyncio.gather(*(self._collect(worker, share) for worker, share in pairs))
@@ -210,7 +150,9 @@ class CrewRun:
             for helper in helpers:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
-        await asyncio.get_running_loop().run_in_executor(None, self._merge, [part for part in parts if part])
+        await self._crew.after_level([worker for worker, _ in pairs])
+        kept = [(part, worker.offset_ns) for part, (worker, _) in zip(parts, pairs) if part]
+        await asyncio.get_running_loop().run_in_executor(None, self._merge, kept)
         if self._on_progress:
             self._on_progress(self)
 
@@ -256,16 +198,17 @@ class CrewRun:
 
     # -- the processes
 
-    async def _prepare(self, worker: Worker, share: Share) -> bool:
-        asked = {"level": self.level, "rate": self.rate, "model": self._model, "nonce": self._nonce}
-        await worker.send(level={**asked, "plan": self.plan.to_dict(), "share": asdict(share)})
+    async def _prepare(self, worker: Member, share: Share) -> bool:
+        asked = {"level": self.level, "rate": self._rate, "model": self._model, "nonce": self._nonce}
+        plan = {**self.plan.to_dict(), **({"url": worker.url} if worker.url else {})}
+        await worker.send(level={**asked, "plan": plan, "share": asdict(share)})
         while (message := await worker.next()) is not None:
             if "ready" in message[0]:
                 return True
         self._lose(worker, share)
         return False
 
-    async def _collect(self, worker: Worker, share: Share) -> Part | None:
+    async def _collect(self, worker: Member, share: Share) -> Part | None:
         while (message := await worker.next()) is not None:
             data, raw = message
             if "progress" in data:
@@ -283,11 +226,20 @@ class CrewRun:
         self._lose(worker, share)
         return None
 
-    def _lose(self, worker: Worker, share: Share) -> None:
-        what = f"{share.concurrency} of the {self.concurrency} slots"
+    def _lose(self, worker: Member, share: Share) -> None:
+        what = f"{share.concurrency} of the {self._slots} slots"
         if share.concurrency is None:
             what = f"1 of {share.of} of the arrivals"
-        self._lost.append(f"worker {share.number + 1} of {share.of} {worker.end}: {what} are missing from the figures")
+        where = f" on {worker.place}" if worker.place else ""
+        name = f"worker {share.number + 1} of {share.of}{where}"
+        self._lost.append(f"{name} {worker.end}: {what} are missing from the figures")
+        if self.t_begin:
+            self._lost_midway.append(self._lost[-1])
+        if self._crew.elsewhere:  # the level is that of the others
+            if self.concurrency is not None:
+                self.concurrency -= share.concurrency or 0
+            elif self.rate is not None and self._rate is not None:
+                self.rate -= self._rate / share.of
 
     async def _obey(self) -> None:
         await self._stop.wait()
@@ -301,7 +253,21 @@ class CrewRun:
             await asyncio.sleep(PROGRESS_S)
             self._on_progress(self)
 
-    def _merge(self, parts: list[Part]) -> None:
+    @property
+    def goes_on(self) -> bool:
+        """Whether nothing is wrong but that members are gone, whose work the others can do in the next level."""
+        return self._crew.elsewhere and bool(self._lost) and not self._ended
+
+    def checks(self) -> tuple[Check, ...]:
+        """What is to be told of the members, of a level that has ended."""
+        if not (self._crew.elsewhere and self._lost_midway):
+            return self._crew.checks()
+        sentence = f"{'; '.join(self._lost_midway)}; until then the server had that load as well"
+        distrust = ("output_tps", "steady_tps", "ttft_s", "tpot_s", "e2e_s")
+        return (*self._crew.checks(), Check(LOST, False, sentence, distrust))
+
+    def _merge(self, kept: list[tuple[Part, int]]) -> None:
+        parts = [shift(part, offset_ns) for part, offset_ns in kept]
         whole = merge(parts)
         self.exchanges, self.lag_s = whole.exchanges, whole.lag_s
         self.t_end = whole.t_end or now_ns()
@@ -311,4 +277,5 @@ class CrewRun:
         self.unique_prompt_share = len(whole.prompts) / whole.built if whole.built else None
         self.dead = whole.dead
         own = [part.cut for part in parts if part.cut]
+        self._ended = bool(own)
         self.cut = next((cut for cut in own if cut != "stopped"), "") or "; ".join(self._lost) or (own or [""])[0]

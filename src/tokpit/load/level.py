@@ -102,7 +102,7 @@ class LevelRun:
                 await self._open_loop(self.rate)
             else:
                 slots = self.concurrency or 1
-                await asyncio.gather(*(self._slot() for _ in range(min(slots, self.total or slots))))
+                await asyncio.gather(*(self._slot(place) for place in range(min(slots, self.total or slots))))
         finally:
             self.t_end = now_ns()
             self.cpu_s = time.process_time() - cpu
@@ -160,7 +160,12 @@ class LevelRun:
 
     # -- closed and open loop
 
-    async def _slot(self) -> None:
+    async def _slot(self, place: int) -> None:
+        if self.plan.stagger_s:
+            # The slots of several processes take turns, so that all together keep the distance.
+            due_s = self.plan.stagger_s * (place * self.share.of + self.share.number)
+            if not await self._sleep_until(self.t_begin + int(self.clock.real_s(due_s) * 1e9)):
+                return
         while self._may_start():
             await self._conversation(self._take())
 

@@ -62,6 +62,8 @@ class Plan:
     """Per level; None: max(2C, 8) in a closed loop, and as many as `duration_s` takes where that is given."""
     duration_s: float | None = None
     """Starts requests for this long, then lets the running ones finish."""
+    stagger_s: float = 0.0
+    """Closed loop: the first requests start this far apart, on the host's clock; 0: all at once."""
     max_tokens: int = 1024
     temperature: float | None = 0.6
     top_p: float | None = 0.95
@@ -202,6 +204,8 @@ class Plan:
             raise ValueError("a level needs at least 1 request")
         if self.duration_s is not None and not self.duration_s > 0:
             raise ValueError("the duration must be over 0 s")
+        if not (math.isfinite(self.stagger_s) and self.stagger_s >= 0):
+            raise ValueError("the time between the first starts is 0 s or more")
         if not (math.isfinite(self.clock_factor) and self.clock_factor > 0):
             raise ValueError("the clock factor must be over 0")
         if not 0 <= self.prefix_share <= 1:

@@ -58,6 +58,7 @@ class PromptSource:
         self.model = model
         self.nonce = secrets.token_hex(4) if nonce is None else nonce
         self._fixed = self._fixed_fields()
+        self._conversations = any(row.get("turns") for row in plan.prompt_rows)
 
     @property
     def turns(self) -> int:
@@ -89,6 +90,8 @@ class PromptSource:
             turns = self.plan.prompt_rows[index % len(self.plan.prompt_rows)].get("turns")
             if isinstance(turns, list) and turns:
                 return str(turns[turn]) if turn < len(turns) else None
+            if self._conversations:
+                return None  # a single question among conversations stays one
         return FOLLOW_UPS[(index + turn) % len(FOLLOW_UPS)]
 
     def body(self, level: int, index: int, messages: list[dict[str, Any]]) -> bytes:

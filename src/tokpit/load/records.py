@@ -19,7 +19,7 @@ HEAD = struct.Struct("<II")
 _PLAIN = (
     "index", "turn", "t_due", "t_start", "t_sent", "t_first", "t_answer", "t_last_rx", "t_end", "prompt_tokens",
     "completion_tokens", "cached_tokens", "finish", "done", "error", "malformed", "events", "reads", "kernel_reads",
-    "merged", "stale_retries", "status", "outcome", "detail",
+    "stale_retries", "status", "outcome", "detail",
 )  # fmt: skip
 
 
@@ -58,10 +58,12 @@ def frame(data: dict[str, Any], raw: bytes = b"") -> bytes:
 
 def pack(part: Part) -> tuple[dict[str, Any], bytes]:
     """`part` as JSON data and raw numbers for `frame`."""
-    rows = [[*(getattr(x, name) for name in _PLAIN), len(x.stamps), len(x.cum_tokens)] for x in part.exchanges]
+    rows = [
+        [*(getattr(x, name) for name in _PLAIN), len(x.stamps), len(x.cum_tokens), len(x.blur)] for x in part.exchanges
+    ]
     raw = [part.lag_s.tobytes(), part.prompts.tobytes()]
     for x in part.exchanges:
-        raw += (x.stamps.tobytes(), x.cum_tokens.tobytes())
+        raw += (x.stamps.tobytes(), x.cum_tokens.tobytes(), x.blur.tobytes())
     data = {
         "rows": rows,
         "lags": len(part.lag_s),
@@ -93,8 +95,9 @@ def unpack(data: dict[str, Any], raw: bytes) -> Part:
         x = Exchange(0)
         for name, value in zip(_PLAIN, row):
             setattr(x, name, value)
-        take(x.stamps, row[-2])
-        take(x.cum_tokens, row[-1])
+        take(x.stamps, row[-3])
+        take(x.cum_tokens, row[-2])
+        take(x.blur, row[-1])
         part.exchanges.append(x)
     return part
 

@@ -13,7 +13,7 @@ import aiohttp
 
 from .clock import now_ns
 from .stream import Decoder, Exchange, conclude, error_text, shown
-from .wire import StampedBody, Tap, untap
+from .wire import Relay, StampedBody, untap
 
 BODY_BYTES = 8192
 
@@ -61,7 +61,7 @@ class Client:
         data = StampedBody(body, x)
         async with self.session.post(self.url, data=data, headers=self.headers, allow_redirects=False) as response:
             x.status = response.status
-            tap: Tap | None = getattr(response, "tap", None)
+            tap: Relay | None = getattr(response, "tap", None)
             if response.status != 200:
                 untap(response)
                 x.t_last_rx = now_ns()
@@ -84,12 +84,12 @@ class Client:
             conclude(x)
 
 
-async def _read(response: Any, tap: Tap | None, decoder: Decoder) -> None:
+async def _read(response: Any, tap: Relay | None, decoder: Decoder) -> None:
     if tap is not None:
-        await tap.attach(response.content, decoder)
+        await tap.attach(response, decoder)
         return
     async for data in response.content.iter_any():
-        decoder.feed(data, now_ns())
+        decoder.spread(decoder.feed(data, now_ns()), 0)
 
 
 async def _refused(x: Exchange, response: aiohttp.ClientResponse) -> None:

@@ -15,7 +15,6 @@ from .crew import Crew, CrewRun
 from .events import Event, LevelFinished, LevelStarted, Progress, SweepFinished, Warmup
 from .plan import Plan
 from .results import LevelResult, SweepResult
-from .share import processes_for
 
 if TYPE_CHECKING:
     import aiohttp
@@ -143,19 +142,35 @@ class _Sweep:
                 return "failed", f"The server does not answer: {run.dead}."
             if self.stop.is_set():
                 return "stopped", "stopped by request"
-            if run.cut:
+            if run.cut and not (isinstance(run, CrewRun) and run.goes_on):
                 return "stopped", run.cut
         return "done", ""
 
     def _level(
         self, source: Any, client: Client, number: int, concurrency: int | None, rate: float | None
     ) -> LevelRun | CrewRun:
-        expected = self.crew.expected(concurrency, rate)
-        many = 1 if self.given else processes_for(self.plan, concurrency, expected, self.crew.cores)
-        run = CrewRun(
+        alone = self.given and not self.crew.elsewhere
+        many = 1 if alone else self.crew.processes(self.plan, concurrency, rate)
+        run = self._crew_run(many, self.plan, source, number, concurrency=concurrency, rate=rate)
+        if run.processes > 1 or self.crew.elsewhere:
+            return run
+        return self._level_run(self.plan, source, client, number, concurrency=concurrency, rate=rate)
+
+    def _crew_run(
+        self,
+        many: int,
+        plan: Plan,
+        source: Any,
+        number: int,
+        *,
+        concurrency: int | None = None,
+        rate: float | None = None,
+        quiet: bool = False,
+    ) -> CrewRun:
+        return CrewRun(
             self.crew,
             many,
-            self.plan,
+            plan,
             self.clock,
             model=source.model,
             nonce=source.nonce,
@@ -163,24 +178,26 @@ class _Sweep:
             stop=self.stop,
             concurrency=concurrency,
             rate=rate,
-            on_progress=self._progress,
-            on_request=self.emit,
+            on_progress=None if quiet else self._progress,
+            on_request=None if quiet else self.emit,
         )
-        if run.processes > 1:
-            return run
-        return self._level_run(self.plan, source, client, number, concurrency=concurrency, rate=rate)
 
     async def _summary(self, run: LevelRun | CrewRun) -> LevelResult:
         from .summary import summarize
 
         # A large level takes tenths of a second to sort; the loop may be somebody's screen.
-        return await asyncio.get_running_loop().run_in_executor(None, summarize, run)
+        result = await asyncio.get_running_loop().run_in_executor(None, summarize, run)
+        return replace(result, checks=(*result.checks, *run.checks())) if isinstance(run, CrewRun) else result
 
     async def _warm(self, source: Any, client: Client, number: int) -> str:
         plan = replace(
             self.plan, levels=(1,), rates=(), requests=self.plan.warmup, duration_s=None, turns=1, stop_on_error=False
         )
-        run = self._level_run(plan, source, client, -1 - number, concurrency=1, quiet=True)
+        run: LevelRun | CrewRun
+        if self.crew.elsewhere:
+            run = self._crew_run(1, plan, source, -1 - number, concurrency=1, quiet=True)
+        else:
+            run = self._level_run(plan, source, client, -1 - number, concurrency=1, quiet=True)
         await run.run()
         self.crew.learn(run.exchanges)
         bad = [x for x in run.exchanges if x.outcome not in ("ok", "cancelled")]

@@ -29,7 +29,8 @@ class ServerSide:
 def server_checks(result: LevelResult, plan: Plan, server: ServerSide) -> list[Check]:
     """The checks that `server`'s numbers allow."""
     found = [_server_count(result, server), _server_limit(result, server), _lost(server)]
-    if server.hit_tokens is not None and server.query_tokens is not None:
+    # A later turn of a conversation finds the turns before it in the cache, as it should.
+    if server.hit_tokens is not None and server.query_tokens is not None and plan.turns == 1:
         allowance = cached_allowance(result)
         found.append(foreign.hit_rate(server.hit_tokens, server.query_tokens, plan.prefix_share, allowance))
     return [check for check in found if check is not None]

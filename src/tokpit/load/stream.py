@@ -22,10 +22,10 @@ class Exchange:
     """One request as the client saw it. Times are raw monotonic nanoseconds; 0 means that it did not happen."""
 
     __slots__ = (
-        "answer", "cached_tokens", "completion_tokens", "cum_tokens", "detail", "done", "error", "events", "finish",
-        "index", "kernel_reads", "malformed", "merged", "outcome", "prompt_tokens", "reads", "retry_after_s",
-        "stale_retries", "stamps", "status", "t_answer", "t_due", "t_end", "t_first", "t_last_rx", "t_sent", "t_start",
-        "task", "timeout", "turn",
+        "answer", "blur", "cached_tokens", "completion_tokens", "cum_tokens", "detail", "done", "error", "events",
+        "finish", "index", "kernel_reads", "malformed", "outcome", "prompt_tokens", "reads", "retry_after_s",
+        "stale_retries", "stamps", "status", "t_answer", "t_due", "t_end", "t_first", "t_last_rx", "t_sent",
+        "t_start", "task", "timeout", "turn",
     )  # fmt: skip
 
     def __init__(self, index: int, turn: int = 0) -> None:
@@ -36,6 +36,8 @@ class Exchange:
         """Arrival of every chunk that carried text."""
         self.cum_tokens = array("q")
         """Tokens counted so far at every chunk, where the server reports usage continuously; else empty."""
+        self.blur = array("q")
+        """For every chunk that was read together with a later one: between which times it came, in nanoseconds."""
         self.prompt_tokens: int | None = None
         self.completion_tokens: int | None = None
         self.cached_tokens: int | None = None
@@ -43,7 +45,7 @@ class Exchange:
         self.done = False
         self.error = ""
         self.malformed = ""
-        self.events = self.reads = self.kernel_reads = self.merged = self.stale_retries = 0
+        self.events = self.reads = self.kernel_reads = self.stale_retries = 0
         self.status = 0
         self.retry_after_s: float | None = None
         self.outcome = ""
@@ -81,8 +83,8 @@ class Decoder:
         self.head = b""
         """The first bytes, kept until an event was seen: an error body that is no stream."""
 
-    def feed(self, data: bytes, stamp_ns: int) -> None:
-        """Takes `data` that arrived at `stamp_ns`."""
+    def feed(self, data: bytes, stamp_ns: int) -> int:
+        """Takes `data` that arrived at `stamp_ns`; returns how many chunks of text were in it (see `spread`)."""
         x = self.x
         x.reads += 1
         x.t_last_rx = stamp_ns
@@ -93,7 +95,7 @@ class Decoder:
             events = self._split.feed(data)
         except SseError as error:
             x.malformed = x.malformed or str(error)
-            return
+            return 0
         prefix, suffix, stamps = self._prefix, self._suffix, x.stamps
         for event in events:
             # A chunk that repeats the last one around a string without quotes is another chunk of text: no parse.
@@ -109,9 +111,33 @@ class Decoder:
                 continue
             self._event(event, stamp_ns)
             prefix, suffix = self._prefix, self._suffix
-        got = len(stamps) - before
-        if got > 1:
-            x.merged += got - 1
+        return len(stamps) - before
+
+    def spread(self, got: int, since_ns: int) -> None:
+        """The last `got` chunks came in several segments, one after the other, but were read as one.
+
+        The kernel keeps the time of the last segment alone. Where it is known since when they came (`since_ns`, else
+        0), the ones before are put at even distances up to it; how far off that may be is kept in `blur`.
+        """
+        if got < 2:
+            return
+        x = self.x
+        stamps, first = x.stamps, len(x.stamps) - got
+        last = stamps[-1]
+        start = stamps[first - 1] if first else max(since_ns, x.t_sent)
+        low = max(start, since_ns)
+        if not since_ns or low >= last:
+            x.blur.extend([last - start] * (got - 1))
+            return
+        step = (last - start) / got
+        for place in range(1, got):
+            at = max(low, start + int(step * place))
+            if not first + place - 1 and x.t_first == last:
+                x.t_first = at
+                if x.t_answer == last:
+                    x.t_answer = at
+            stamps[first + place - 1] = at
+        x.blur.extend([last - low] * (got - 1))
 
     def end(self, stamp_ns: int) -> None:
         """The body ended cleanly."""

@@ -27,6 +27,8 @@ from .window import (
 )
 
 MAX_ROWS = 2000
+MAX_BLUR = 0.05
+"""Up to this share of the usual gap it does not matter when a chunk came."""
 
 
 class Measured(Protocol):
@@ -140,6 +142,7 @@ def summarize(run: Measured) -> LevelResult:
     sums = series(everything, run.t_begin, run.t_end, bucket_ns, ratio)
     gaps, bounds, itl, itl_source = _gaps(good, clock, source)
     chunks = sum(len(x.stamps) for x in everything)
+    blurred = _blurred(everything, gaps.p50 if gaps else 0.0, clock)
     reads = sum(x.reads for x in everything)
     keeps = sum(meets(one, plan.slo) for one in found) if plan.slo.asked else None
     lag = sorted(run.lag_s)
@@ -189,7 +192,7 @@ def summarize(run: Measured) -> LevelResult:
         no_done=sum(not x.done for x in good),
         no_answer=sum(bool(x.stamps) and not x.t_answer for x in good),
         stale_retries=sum(x.stale_retries for x in everything),
-        merged_share=sum(x.merged for x in everything) / chunks if chunks else 0.0,
+        merged_share=blurred / chunks if chunks else 0.0,
         kernel_share=sum(x.kernel_reads for x in everything) / reads if reads else 0.0,
         loop_lag_p99_s=clock.host_s(percentile(lag, 0.99) * 1e9) if lag else None,
         loop_lag_max_s=clock.host_s(lag[-1] * 1e9) if lag else None,
@@ -257,9 +260,15 @@ def _gaps(
             pairs.extend((gap / weight, weight) for gap, weight in zip(own, weights) if weight > 0)
     name = CHUNKS if source == CHUNKS else "usage per chunk" if exact else "mean per chunk"
     gaps.sort()
-    # A chunk that came in one read with the next bears its time: the gap before it is too long, the one after it 0.
-    merged = sum(x.merged for x in good) / len(gaps) if gaps else 0.0
-    return dist(gaps), shifted(gaps, merged), weighted_dist(pairs), name
+    # A chunk whose time is not known makes one gap too long and one too short.
+    found = dist(gaps)
+    share = _blurred(good, found.p50, clock) / found.n if found else 0.0
+    return found, shifted(gaps, share), weighted_dist(pairs), name
+
+
+def _blurred(exchanges: Iterable[Exchange], gap_s: float, clock: Clock) -> int:
+    """Chunks whose arrival is not known to within MAX_BLUR of the usual gap."""
+    return sum(clock.host_s(blur) > MAX_BLUR * gap_s for x in exchanges for blur in x.blur)
 
 
 def _outcomes(exchanges: Iterable[Exchange]) -> dict[str, Outcome]:

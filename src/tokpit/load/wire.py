@@ -3,14 +3,14 @@
 The arrival of a chunk is the time at which the kernel took the segment (SO_TIMESTAMPNS through `recvmsg`), so that
 neither a busy event loop nor a parser adds to it. Everything goes through public interfaces: `socket_factory` of
 aiohttp's TCPConnector, a socket subclass whose `recv` is what asyncio calls, and `set_protocol` of the transport.
-Under uvloop, on other systems and with an older aiohttp the stamp is the time at which the callback ran.
+Plain sockets are read past the transport while an answer streams (`taken`). On other systems and with an older
+aiohttp the stamp is the time at which the callback ran.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-import struct
 import sys
 import weakref
 from typing import Any, Optional, cast
@@ -19,13 +19,11 @@ import aiohttp
 from aiohttp.payload import BytesPayload
 
 from .clock import Clock, now_ns
+from .intake import ANCILLARY, READ_BYTES, Intake, kernel_stamp
 from .stream import Decoder, Exchange
 
 SO_TIMESTAMPNS = 35
 """asm-generic/socket.h; the socket module has no name for it before Python 3.15. The control message has the same."""
-_SPEC = struct.Struct("@qq")
-_ANCILLARY = socket.CMSG_SPACE(_SPEC.size) if hasattr(socket, "CMSG_SPACE") else 0
-_READ_BYTES = 64 * 1024
 STALE_AFTER_NS = 200_000_000
 """A connection that was free for this long may have been closed by the server without any fault."""
 
@@ -39,24 +37,19 @@ class StampedSocket(socket.socket):
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """As socket.recv, and keeps the stamp."""
-        data, ancillary, _, _ = self.recvmsg(min(bufsize, _READ_BYTES), _ANCILLARY, flags)
+        data, ancillary, _, _ = self.recvmsg(min(bufsize, READ_BYTES), ANCILLARY, flags)
         self._keep(ancillary)
         return data
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0, /) -> int:
         """As socket.recv_into, and keeps the stamp."""
         view = memoryview(buffer)[:nbytes] if nbytes else buffer
-        size, ancillary, _, _ = self.recvmsg_into([view], _ANCILLARY, flags)
+        size, ancillary, _, _ = self.recvmsg_into([view], ANCILLARY, flags)
         self._keep(ancillary)
         return size
 
     def _keep(self, ancillary: list[tuple[int, int, bytes]]) -> None:
-        for _level, kind, data in ancillary:
-            if kind == SO_TIMESTAMPNS and len(data) == _SPEC.size:
-                seconds, nanoseconds = _SPEC.unpack(data)
-                self.stamp_ns = seconds * 1_000_000_000 + nanoseconds
-                return
-        self.stamp_ns = 0
+        self.stamp_ns = kernel_stamp(ancillary)
 
 
 class StampedBody(BytesPayload):
@@ -77,67 +70,26 @@ class StampedBody(BytesPayload):
         await super().write_with_length(writer, content_length)
 
 
-class Tap(asyncio.Protocol):
-    """Sits between a transport and aiohttp's protocol while one response streams.
+class Relay(asyncio.Protocol):
+    """Sits between a transport and aiohttp's protocol while one response streams; hands on what it does not take."""
 
-    Bytes go through aiohttp's parser; what it decoded is taken out at once and given to the decoder with the time of
-    the read. From the end of the head until the decoder is attached the transport is paused, so that every byte of
-    the body is matched to its own read.
-    """
-
-    def __init__(self, transport: Any, inner: Any, sock: StampedSocket | None, clock: Clock) -> None:
+    def __init__(self, transport: Any, inner: Any) -> None:
         self._transport = transport
         self._inner = inner
-        self._sock = sock
-        self._clock = clock
-        self._head = b""
-        self._head_seen = self._paused = False
-        self._stamp = 0
-        self._kernel = False
-        self._content: Any = None
         self._decoder: Decoder | None = None
         self._done: asyncio.Future[None] | None = None
         self.lost: BaseException | None = None
+        """What broke the connection, where that is known."""
         transport.set_protocol(self)
 
-    def data_received(self, data: bytes) -> None:
-        """Bytes of the answer."""
-        sock = self._sock
-        self._kernel = sock is not None and sock.stamp_ns > 0
-        self._stamp = self._clock.from_realtime(sock.stamp_ns) if sock is not None and self._kernel else now_ns()
-        if self._content is None and not self._head_seen:
-            self._head = (self._head + data)[-65536:]
-            self._head_seen = b"\r\n\r\n" in self._head
-            if self._head_seen and not self._transport.is_closing():
-                self._transport.pause_reading()
-                self._paused = True
-        self._inner.data_received(data)
-        if self._content is not None:
-            self._drain()
-
-    def attach(self, content: Any, decoder: Decoder) -> asyncio.Future[None]:
+    def attach(self, response: aiohttp.ClientResponse, decoder: Decoder) -> asyncio.Future[None]:
         """Starts decoding; the future is done at the end of the body, or carries what broke it."""
-        self._content, self._decoder = content, decoder
-        self._done = asyncio.get_running_loop().create_future()
-        self._drain()
-        self._resume()
-        return self._done
+        raise NotImplementedError
 
     def detach(self) -> None:
         """Gives the transport back to aiohttp."""
-        self._content = None
-        if self._sock is not None:
-            self._sock.free_since_ns = now_ns()
         if self._transport.get_protocol() is self:
             self._transport.set_protocol(self._inner)
-        self._resume()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection is gone, cleanly if `exc` is None."""
-        self.lost = exc
-        self._inner.connection_lost(exc)
-        if self._content is not None:
-            self._drain(closed=True)
 
     def eof_received(self) -> bool | None:
         """The peer closed its side."""
@@ -150,6 +102,66 @@ class Tap(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Handed on."""
         self._inner.resume_writing()
+
+
+class Tap(Relay):
+    """Lets aiohttp's parser have the bytes, and takes out at once what it decoded, with the time of the read.
+
+    From the end of the head until the decoder is attached the transport is paused, so that every byte of the body is
+    matched to its own read.
+    """
+
+    def __init__(self, transport: Any, inner: Any, sock: StampedSocket | None, clock: Clock) -> None:
+        super().__init__(transport, inner)
+        self._sock = sock
+        self._clock = clock
+        self._head = b""
+        self._head_seen = self._paused = False
+        self._stamp = 0
+        self._kernel = False
+        self._content: Any = None
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the answer."""
+        sock = self._sock
+        kernel = sock is not None and sock.stamp_ns > 0
+        self.take(data, self._clock.from_realtime(sock.stamp_ns) if sock is not None and kernel else 0)
+
+    def take(self, data: bytes, kernel_ns: int) -> None:
+        """Bytes of the answer that the kernel took at `kernel_ns` (0: not known)."""
+        self._stamp, self._kernel = kernel_ns or now_ns(), kernel_ns > 0
+        if self._content is None and not self._head_seen:
+            self._head = (self._head + data)[-65536:]
+            self._head_seen = b"\r\n\r\n" in self._head
+            if self._head_seen and not self._transport.is_closing():
+                self._transport.pause_reading()
+                self._paused = True
+        self._inner.data_received(data)
+        if self._content is not None:
+            self._drain()
+
+    def attach(self, response: aiohttp.ClientResponse, decoder: Decoder) -> asyncio.Future[None]:
+        """See Relay."""
+        self._content, self._decoder = response.content, decoder
+        self._done = asyncio.get_running_loop().create_future()
+        self._drain()
+        self._resume()
+        return self._done
+
+    def detach(self) -> None:
+        """See Relay."""
+        self._content = None
+        if self._sock is not None:
+            self._sock.free_since_ns = now_ns()
+        super().detach()
+        self._resume()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection is gone, cleanly if `exc` is None."""
+        self.lost = exc
+        self._inner.connection_lost(exc)
+        if self._content is not None:
+            self._drain(closed=True)
 
     def _resume(self) -> None:
         if self._paused:
@@ -167,7 +179,7 @@ class Tap(asyncio.Protocol):
             if data:
                 if self._kernel:
                     decoder.x.kernel_reads += 1
-                decoder.feed(data, self._stamp)
+                decoder.spread(decoder.feed(data, self._stamp), 0)
             error = content.exception()
         if error is not None:
             done.set_exception(error)
@@ -181,7 +193,7 @@ class Tap(asyncio.Protocol):
 def untap(response: aiohttp.ClientResponse) -> None:
     """Lets aiohttp read `response` itself; does nothing for a response of a foreign session."""
     tap = getattr(response, "tap", None)
-    if isinstance(tap, Tap):
+    if isinstance(tap, Relay):
         tap.detach()
 
 
@@ -192,6 +204,8 @@ class Wire:
         self.clock = clock
         self.kernel_stamps = False
         """Whether this session's sockets can carry kernel stamps."""
+        self.intake = Intake(clock) if sys.platform == "linux" else None
+        """Reads the streams of plain own sockets."""
         self._sockets: weakref.WeakValueDictionary[int, StampedSocket] = weakref.WeakValueDictionary()
 
     def open_socket(self, address: Any) -> socket.socket:
@@ -212,6 +226,15 @@ class Wire:
         sock = transport.get_extra_info("socket")
         return self._sockets.get(sock.fileno()) if sock is not None else None
 
+    def tap(self, transport: Any, inner: Any, sock: StampedSocket | None) -> Relay:
+        """What reads the next response on `transport`."""
+        from .taken import Taken
+
+        plain = transport.get_extra_info("ssl_object") is None and not transport.is_closing()
+        if sock is not None and self.intake is not None and self.kernel_stamps and plain:
+            return Taken(transport, inner, sock, self.intake, self.clock)
+        return Tap(transport, inner, sock, self.clock)
+
     def response_class(self) -> type[aiohttp.ClientResponse]:
         """The response class for a session on this wire."""
         wire = self
@@ -219,14 +242,14 @@ class Wire:
         class TappedResponse(aiohttp.ClientResponse):
             """Installs the tap before the first byte of the answer."""
 
-            tap: Tap | None = None
+            tap: Relay | None = None
             stale = False
 
             async def start(self, connection: Any) -> aiohttp.ClientResponse:
                 transport = connection.transport
                 if transport is not None and hasattr(transport, "set_protocol"):
                     sock = wire.socket_of(transport)
-                    self.tap = Tap(transport, connection.protocol, sock, wire.clock)
+                    self.tap = wire.tap(transport, connection.protocol, sock)
                     if sock is not None and sock.free_since_ns:
                         self.stale = now_ns() - sock.free_since_ns > STALE_AFTER_NS
                 try:
@@ -254,9 +277,9 @@ def allow_connections(count: int) -> None:
         pass
 
 
-def open_session(clock: Clock, *, connect_timeout_s: float) -> aiohttp.ClientSession:
+def open_session(clock: Clock, *, connect_timeout_s: float, wire: Wire | None = None) -> aiohttp.ClientSession:
     """A session made for measuring: no connection limit, no cookies, no proxy, kernel stamps where possible."""
-    wire = Wire(clock)
+    wire = Wire(clock) if wire is None else wire
     options: dict[str, Any] = {"limit": 0, "limit_per_host": 0, "keepalive_timeout": 4.0, "ttl_dns_cache": 3600}
     try:
         connector = aiohttp.TCPConnector(socket_factory=wire.open_socket, **options)

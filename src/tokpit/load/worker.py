@@ -1,7 +1,9 @@
 """One of several processes that make a level's load together. Its parent sends commands; it answers with frames.
 
 A command is one line of JSON on standard input: `{"level": …}` prepares a level, `{"go": ns}` begins it at that moment,
-`{"stop": true}` ends it. It ends when its standard input closes, so that it never outlives its parent.
+`{"stop": true}` ends it, `{"ping": true}` asks for its clock and `{"reach": address}` whether it gets there; any other
+line is a sign of life. It ends when its standard input closes, so that it never outlives its parent; with
+TOKPIT_LOAD_PATIENCE_S in the environment also after so many seconds without a line.
 """
 
 from __future__ import annotations
@@ -9,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 from array import array
 from typing import Any
 
 from . import events
-from .clock import Clock
+from .clock import Clock, now_ns
+from .member import hello
 from .pipes import Lines, Writer, listen
 from .plan import Plan
 from .records import Part, frame, pack
@@ -42,13 +46,23 @@ class _Worker:
     async def serve(self) -> None:
         self._commands: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._stop = asyncio.Event()
-        listen(Lines(), self._hear)
+        self._writer.put(hello())
+        lines = Lines()
+        lines.patience_s = float(os.environ.get("TOKPIT_LOAD_PATIENCE_S") or 0) or None
+        listen(lines, self._hear)
         while command := await self._commands.get():
             if "level" in command:
                 await self._level(command["level"])
+            elif "reach" in command:
+                self._put({"reached": await _reach(command["reach"])})
 
     def _hear(self, line: bytes) -> None:
+        if line and not line.startswith(b"{"):
+            return
         command: dict[str, Any] = json.loads(line) if line else {}
+        if "ping" in command:
+            self._put({"pong": now_ns()})
+            return
         if not command or "stop" in command:
             self._stop.set()
         if "stop" not in command:
@@ -100,6 +114,17 @@ class _Worker:
 
     def _put(self, data: dict[str, Any], raw: bytes = b"") -> None:
         self._writer.put(frame(data, raw))
+
+
+async def _reach(url: str) -> str:
+    """Why an HTTP server does not answer at `url`; empty where it does, with whatever status."""
+    import aiohttp
+
+    try:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session, session.get(url):
+            return ""
+    except (aiohttp.ClientError, OSError, asyncio.TimeoutError, ValueError) as error:
+        return str(error) or type(error).__name__
 
 
 def _records(run: Any) -> tuple[dict[str, Any], bytes]:

@@ -38,6 +38,8 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     from tokpit.transport.records import record_state
 
     info = await resolve_server(session, args.get("server_id") or args["target"])
+    if info.job is not None:
+        raise UsageError(f"{info.label} is job {info.job.id}: the queue has it on record")
     host = await session.connected(info.host)
     if any((s.pid, s.start_ticks) == (info.pid, info.start_ticks) for s in await read_states(host)):
         raise UsageError(f"{info.label}: pid {info.pid} is recorded already")

@@ -14,7 +14,9 @@ from tokpit.domain.run import Run
 from tokpit.domain.text import LineSplitter, decode_line, sanitize
 from tokpit.engines.base import HttpFacts
 from tokpit.errors import HostError, UsageError
+from tokpit.insight.baseline import Band
 from tokpit.ops import http
+from tokpit.ops.baseline import of_server
 from tokpit.ops.check_answers import PROMPTS, answer
 from tokpit.ops.check_judge import (
     Item,
@@ -114,6 +116,7 @@ class Check:
             context={"items": [msgspec.to_builtins(item) for item in items]},
         )
         await history.save_run(run)
+        self._session.store.apply(run)
         progress.done(run=run.id, verdict="ok" if ok else "failed")
         took_s = time.monotonic() - begun
         return Checked(target=self._target.label, ok=ok, items=tuple(items), elapsed_s=took_s, run=run.id)
@@ -201,21 +204,31 @@ class Check:
         tps = 1.0 / level.tpot_s.p50 if level is not None and level.tpot_s is not None and level.tpot_s.p50 else None
         if tps is None and seen[0] and seen[1]:
             tps = seen[0] / seen[1]
-        baseline = await self._baseline()
+        baseline, band = await self._baseline()
         least = self._args.get("min_tps")
         others = page.values.get("running_reqs") if page is not None else None
-        return speed_item(tps, min_tps=float(least) if least is not None else None, baseline=baseline, others=others)
+        least_tps = float(least) if least is not None else None
+        return speed_item(tps, min_tps=least_tps, baseline=baseline, others=others, band=band)
 
-    async def _baseline(self) -> Run | None:
-        """The stored run to compare with: the newest finished one, or the newest that knows the speed of one stream."""
+    async def _baseline(self) -> tuple[Run | None, Band | None]:
+        """The stored run to compare with, and the scatter of its baseline.
+
+        The newest run of the baseline of these very settings that knows the speed of one stream, else of any settings.
+        """
         if self._target.host is None:
-            return None
-        history = await self._session.history()
+            return None, None
+        history, server = await self._session.history(), self._target.server
+        if server is not None:
+            given = server.settings.given()
+            for known in await of_server(history, self._model, self._target.host, server.engine, given):
+                run = next((run for run in known.runs if stream_tps(run) is not None), None)
+                if run is not None:
+                    return run, known.band(("C", 1.0), "tpot_p50_s")
         newest = await history.baseline(self._model, self._target.host)
         if newest is None or stream_tps(newest) is not None:
-            return newest
+            return newest, None
         earlier = await history.runs(limit=50, model=self._model, host=self._target.host)
-        return next((run for run in earlier if run.status == "done" and stream_tps(run) is not None), newest)
+        return next((run for run in earlier if run.status == "done" and stream_tps(run) is not None), newest), None
 
     # --- how it was started, and what it says
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,9 +13,12 @@ from tokpit.domain.records import LogRecord
 from tokpit.domain.run import Run
 from tokpit.domain.settings import Settings
 from tokpit.engines.base import Engine
+from tokpit.insight.baseline import Band
 
 SLOWER = 0.85
 """Below this share of the stored speed a server counts as slower than it was."""
+_SHORT = 0.08
+"""How far the few requests of a check may stray by themselves."""
 LONGEST_CYCLE = 12
 SHORTEST_ANSWER = 8
 """Words: shorter answers cannot be told from repetition."""
@@ -137,8 +141,18 @@ def stream_tps(run: Run) -> float | None:
     return None
 
 
-def speed_item(tps: float | None, *, min_tps: float | None, baseline: Run | None, others: float | None) -> Item:
-    """Decode speed of one stream against a floor and against the stored baseline."""
+def speed_item(
+    tps: float | None,
+    *,
+    min_tps: float | None,
+    baseline: Run | None,
+    others: float | None,
+    band: Band | None = None,
+) -> Item:
+    """Decode speed of one stream against a floor and against the stored baseline.
+
+    `band`: scatter of its TPOT over the runs of the baseline; for want of it anything below SLOWER is slower.
+    """
     if tps is None:
         return Item(name="speed", ok=False, sentence="no speed could be measured")
     said = f"{tps:.1f} tok/s, one stream"
@@ -151,8 +165,12 @@ def speed_item(tps: float | None, *, min_tps: float | None, baseline: Run | None
     if baseline is None or stored is None:
         why = "the stored run has no level C=1" if baseline is not None else "no sweep of this model here is stored"
         return Item(name="speed", ok=None, sentence=f"{said}; nothing to compare with: {why}")
-    share = tps / stored
+    share, least = tps / stored, SLOWER
     said += f", {share:.0%} of the {stored:.1f} of run {baseline.id}"
-    if share < SLOWER and others:
+    if band is not None:
+        # A check is a few seconds of one stream: it scatters more than a level does, so the band is a lower bound.
+        share, least = tps * band.mean, math.exp(-max(band.half, _SHORT))
+        said += f"; {band.runs} runs of its baseline made {1 / band.mean:.1f} ±{max(band.half, _SHORT):.0%}"
+    if share < least and others:
         return Item(name="speed", ok=None, sentence=f"{said}: not judged, the server is in use")
-    return Item(name="speed", ok=share >= SLOWER, sentence=said)
+    return Item(name="speed", ok=share >= least, sentence=said)

@@ -24,6 +24,8 @@ from tokpit.insight.gather import gather
 from tokpit.insight.gpus import lookup
 from tokpit.insight.points import Point
 from tokpit.insight.rules.plateau import flagged
+from tokpit.insight.series import series_of
+from tokpit.insight.solver import Reach, reach_all, reach_one
 from tokpit.ops import diagnose_files as files
 from tokpit.ops.diagnose_gpu import GpuTexts
 from tokpit.ops.own_gpus import own_bandwidths
@@ -46,6 +48,10 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of stored runs; the first is judged, the others are compared with it."""
     target: str | None = None
     engine: str | None = None
+    reach: float | None = None
+    """Rate of one stream to say what it takes, tok/s."""
+    reach_total: float | None = None
+    """The same of all streams together."""
 
     @property
     def offline(self) -> bool:
@@ -61,6 +67,11 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     sweep: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     """What could not be used."""
+    reach: tuple[Reach, ...] = ()
+    """What the rates that were asked for take."""
+    curve: Curve | None = None
+    series: dict[str, tuple[tuple[float, float], ...]] = {}
+    """How a log's figures went: (seconds since its first line, value) by name, thinned."""
 
 
 class Gathered:
@@ -79,11 +90,11 @@ class Gathered:
         self.known_tps: float | None = None
 
 
-def read_files(sources: Sources) -> Gathered:
-    """Read every file and fact. Raises UsageError for one that cannot be read."""
+def read_files(sources: Sources, tell: files.Tell | None = None) -> Gathered:
+    """Read every file and fact; `tell` hears how far a log is read. Raises UsageError for one that cannot be read."""
     got = Gathered()
     for path in sources.logs:
-        digest, verdict = files.read_log_file(path, sources.engine)
+        digest, verdict = files.read_log_file(path, sources.engine, tell)
         got.logs.append(digest)
         if verdict is not None:
             got.verdicts.append(verdict)
@@ -140,17 +151,19 @@ def judge(got: Gathered) -> Diagnosis:
         facts=evidence.facts,
         sweep=_summary(evidence) if evidence.curve is not None else None,
         notes=tuple(got.notes),
+        curve=evidence.curve,
+        series=series_of(got.logs[-1]) if got.logs else {},
     )
 
 
-def diagnose_files(sources: Sources) -> Diagnosis:
+def diagnose_files(sources: Sources, tell: files.Tell | None = None) -> Diagnosis:
     """A diagnosis without host and history. Raises UsageError."""
-    return judge(read_files(sources))
+    return reached(judge(read_files(sources, tell)), sources)
 
 
-async def diagnose_all(session: Session, sources: Sources) -> Diagnosis:
+async def diagnose_all(session: Session, sources: Sources, tell: files.Tell | None = None) -> Diagnosis:
     """A diagnosis with stored runs and a live server. Raises UsageError, StoreError, TargetError, HostError."""
-    got = read_files(sources)
+    got = read_files(sources, tell)
     if sources.runs:
         from tokpit.ops.sweep_advice import curve_points, facts_of
 
@@ -164,12 +177,30 @@ async def diagnose_all(session: Session, sources: Sources) -> Diagnosis:
         from tokpit.ops.diagnose_live import read_live
 
         await read_live(session, sources.target, got)
-    return judge(got)
+    return reached(judge(got), sources)
+
+
+def reached(found: Diagnosis, sources: Sources) -> Diagnosis:
+    """The diagnosis with what the rates asked for would take. Raises UsageError for a rate that is none."""
+    asked = (sources.reach, sources.reach_total)
+    if any(rate is not None and not rate > 0 for rate in asked):
+        raise UsageError("a rate to reach must be over 0 tok/s")
+    ways = []
+    if sources.reach is not None:
+        ways.append(reach_one(found.facts, sources.reach))
+    if sources.reach_total is not None:
+        ways.append(reach_all(found.facts, found.curve, sources.reach_total))
+    return msgspec.structs.replace(found, reach=tuple(ways))
 
 
 RESERVE_GB = HICACHE_RESERVE_BYTES / 1e9
 _ENV = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
-_TOLD = frozenset({"GPU_POWER_CAPPED", "GPU_THROTTLED_PAST", "GPU_MIG", "GPU_UNIFIED", "GPU_NO_DATA"})
+_TOLD = frozenset(
+    {
+        *("GPU_POWER_CAPPED", "GPU_THROTTLED_PAST", "GPU_MIG", "GPU_UNIFIED", "GPU_NO_DATA"),
+        "GPU_SENSOR_IMPLAUSIBLE",
+    }
+)
 
 
 def _slot_choices() -> tuple[float, ...]:

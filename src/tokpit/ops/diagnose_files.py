@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -35,12 +36,21 @@ _FIRST, _LAST = 2000, 6000
 _COMMON = frozenset({"decode_batch", "prefill_batch", "stats", "spec", "access", "slot_line", "iteration"})
 
 
-def read_lines(path: str) -> Iterator[str]:
+Tell = Callable[[str, int, int], None]
+"""Called as a file is read: its path, bytes read, bytes in all (0: not known)."""
+
+
+def read_lines(path: str, tell: Tell | None = None) -> Iterator[str]:
     """The lines of a file (`-`: stdin), safe to print. Raises UsageError where it cannot be read."""
     splitter = LineSplitter()
+    read = 0
     try:
         with sys.stdin.buffer if path == "-" else Path(path).open("rb") as stream:
+            size = 0 if path == "-" else os.fstat(stream.fileno()).st_size
             while data := stream.read(1 << 16):
+                read += len(data)
+                if tell is not None:
+                    tell(path, read, size)
                 for raw in splitter.feed(data):
                     yield decode_line(raw)
     except OSError as error:
@@ -54,9 +64,9 @@ def read_text(path: str) -> str:
     return "\n".join(read_lines(path))
 
 
-def read_log_file(path: str, engine: str | None = None) -> tuple[Digest, Verdict | None]:
+def read_log_file(path: str, engine: str | None = None, tell: Tell | None = None) -> tuple[Digest, Verdict | None]:
     """A server's log in one pass: its digest, and the engine's verdict if it failed. Raises UsageError."""
-    return digest_lines(read_lines(path), name=Path(path).name if path != "-" else "stdin", engine=engine)
+    return digest_lines(read_lines(path, tell), name=Path(path).name if path != "-" else "stdin", engine=engine)
 
 
 def digest_lines(lines: Iterable[str], *, name: str = "", engine: str | None = None) -> tuple[Digest, Verdict | None]:

@@ -38,14 +38,15 @@ class GpuTexts:
             self._listed = text
         elif "gfx_activity" in text or "socket_power" in text:
             read = amd.parse_amd_smi if text.lstrip().startswith(("{", "[")) else amd.parse_amd_csv
-            self._take(*read(text))
+            self._take(*read(text), first=True)
         elif "ROCm" in text or "card0" in text or "No JSON data" in text:
             self._take(*amd.parse_rocm_smi(text))
         else:
             self._csv.append(text)
 
-    def _take(self, gpus: tuple[GpuSample, ...], problems: tuple[Problem, ...]) -> None:
-        self._amd.append(tuple(gpus))
+    def _take(self, gpus: tuple[GpuSample, ...], problems: tuple[Problem, ...], *, first: bool = False) -> None:
+        """`first`: the better tool of two goes first, in whichever order they were read."""
+        self._amd.insert(0 if first else len(self._amd), tuple(gpus))
         self._problems += problems
 
     def result(self) -> tuple[tuple[GpuSample, ...], tuple[Problem, ...]]:

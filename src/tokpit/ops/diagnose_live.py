@@ -32,7 +32,7 @@ async def read_live(session: Session, target: str, got: Gathered) -> None:
     """Add what a server and its host say to `got`. Raises TargetError, HostError."""
     server = await resolve_server(session, target)
     host = await session.connected(server.host)
-    got.facts = merged(_settings(server), got.facts)
+    got.facts = merged(settings_facts(server), got.facts)
     if server.log_path is not None:
         digest, verdict = digest_lines(
             await _log_lines(host, server.log_path), name=PurePosixPath(server.log_path).name, engine=server.engine
@@ -51,7 +51,8 @@ async def read_live(session: Session, target: str, got: Gathered) -> None:
     got.facts = merged(await _host(host), got.facts)
 
 
-def _settings(server: ServerInfo) -> Facts:
+def settings_facts(server: ServerInfo) -> Facts:
+    """What a server's command line says."""
     s = server.settings
     return Facts(
         engine=server.engine,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tokpit.domain.records import ActionRecord
 from tokpit.domain.text import mask_secrets
 from tokpit.errors import TokpitError, UsageError
 
@@ -109,6 +110,7 @@ async def _audited(session: Session, command: Command, prepared: Prepared, lines
     entry = await history.audit_intent(host=prepared.host, command=command.id, title=prepared.title, lines=lines)
     started = time.monotonic()
     outcome, detail = "failed", ""
+    _tell_store(session, command, prepared, lines)
     try:
         result = await prepared.run()
         outcome = "done"
@@ -120,9 +122,32 @@ async def _audited(session: Session, command: Command, prepared: Prepared, lines
         outcome, detail = "cancelled", type(error).__name__
         raise
     finally:
+        _tell_store(session, command, prepared, lines, outcome, detail)
         await history.audit_outcome(entry, outcome=outcome, detail=detail, duration_s=time.monotonic() - started)
         if command.risk in {Risk.CHANGE, Risk.DESTRUCTIVE} and prepared.host:
             await _tell_host(session, command, prepared, outcome, detail)
+
+
+def _tell_store(
+    session: Session,
+    command: Command,
+    prepared: Prepared,
+    lines: tuple[str, ...],
+    outcome: str = "begun",
+    detail: str = "",
+) -> None:
+    """Into the stream of records too, so that a recording shows what was done."""
+    session.store.apply(
+        ActionRecord(
+            t=time.time(),
+            host=prepared.host,
+            command=command.id,
+            title=prepared.title,
+            lines=lines,
+            outcome=outcome,
+            detail=mask_secrets(detail),
+        )
+    )
 
 
 async def _tell_host(session: Session, command: Command, prepared: Prepared, outcome: str, detail: str) -> None:

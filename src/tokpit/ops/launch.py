@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tokpit.domain.hostfacts import HostFacts
+from tokpit.domain.records import ServerSeen
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, LaunchState
 from tokpit.engines.base import Engine
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import LaunchError, TokpitError, UsageError
 from tokpit.insight.prediction import predicted
-from tokpit.ops import environment, environments, methods, occupants, ready
+from tokpit.ops import environment, environments, methods, occupants, ready, slurm
 from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
 from tokpit.ops.schema import installed_schema
@@ -84,6 +86,8 @@ async def assess(session: Session, spec: LaunchSpec, *, replacing: ServerInfo | 
     engine = engine_of(spec.engine)
     host = await session.connected(spec.host)
     boxed = spec.method == "docker"
+    if spec.method == "slurm" and spec.settings.listen is None:  # its node's loopback is out of reach
+        spec = msgspec.structs.replace(spec, settings=msgspec.structs.replace(spec.settings, listen="0.0.0.0"))  # noqa: S104
     try:
         spec = await (methods.complete_in_image(host, spec) if boxed else environment.complete(host, engine, spec))
     except LaunchError as error:
@@ -93,6 +97,8 @@ async def assess(session: Session, spec: LaunchSpec, *, replacing: ServerInfo | 
     # What was passed through as plain flags counts like a setting from here on: port, model, what the rules look at.
     settings = engine.from_flags(engine.to_flags(spec.settings, spec.version), spec.version)
     spec = msgspec.structs.replace(spec, settings=settings)
+    if spec.batch.nodes > 1 and spec.method == "slurm":
+        engine.rank_flags(spec.version, nodes=spec.batch.nodes, rank="0", head="head", port=1)
     if settings.model is None:
         raise UsageError("a launch needs a model", hint="name it with --model PATH_OR_NAME")
     port = settings.port or engine.http.default_port
@@ -102,7 +108,9 @@ async def assess(session: Session, spec: LaunchSpec, *, replacing: ServerInfo | 
     schema = None if boxed else await installed_schema(host, engine, spec.program, spec.version)
     for issue in engine.check_flags(flags, spec.version, schema):
         (errors if issue.severity == "error" else warnings).append(issue.sentence)
-    facts = await environment.host_facts(host, spec, replacing=replacing)
+    queued = spec.method == "slurm"
+    # A login host says nothing of the node that the queue will choose.
+    facts = HostFacts() if queued else await environment.host_facts(host, spec, replacing=replacing)
     model = await environment.model_facts(host, spec)
     for answer in engine.check_rules(spec.settings, spec.version, model, facts, spec.env):
         sentence = answer.sentence + (f" ({answer.arithmetic})" if answer.arithmetic else "")
@@ -139,11 +147,15 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
             session, made, timeout_s=args.get("timeout_s") or 1800.0, operation_id=args.get("operation_id")
         )
 
+    if spec.method == "slurm":
+        lines = ("sbatch <<'END'", *slurm.script_of(made.spec, made.argv, made.port).splitlines(), "END")
+    else:
+        lines = (await methods.shown_line(host, made.spec, made.argv, log_path, made.handle),)
     return Prepared(
         title=f"start {spec.engine} on {host.name}, port {made.port}",
         host=host.name,
         run=run,
-        lines=(await methods.shown_line(host, made.spec, made.argv, log_path, made.handle),),
+        lines=lines,
         warnings=made.warnings,
     )
 
@@ -177,6 +189,12 @@ async def _start(session: Session, host: Host, made: Plan, progress: Progress, t
     spec = made.spec
     assert spec.log_path is not None
     log_start = await environment.file_size(host, spec.log_path)
+    if spec.method == "slurm":
+        try:
+            state, info = await slurm.begin(session, host, spec, made.argv, made.port, progress)
+        except LaunchError as error:
+            raise await ready.explained(host, spec, log_start, error, what=error.message) from error
+        return await _await_ready(session, host, made, progress, state, info, log_start, timeout_s)
     try:
         state = await start_detached(
             host,
@@ -194,10 +212,23 @@ async def _start(session: Session, host: Host, made: Plan, progress: Progress, t
     except LaunchError as error:
         raise await ready.explained(host, spec, log_start, error) from error
     progress.step("started", "started", f"pid {state.pid}, log {state.log_path}")
-    history = await session.history()
-    launch_id = await history.save_launch(spec, state)
     info = server_info(host, engine_of(spec.engine), spec, state)
-    session.store.add_server(info)
+    return await _await_ready(session, host, made, progress, state, info, log_start, timeout_s)
+
+
+async def _await_ready(
+    session: Session,
+    host: Host,
+    made: Plan,
+    progress: Progress,
+    state: LaunchState,
+    info: ServerInfo,
+    log_start: int,
+    timeout_s: float,
+) -> Launched:
+    history = await session.history()
+    launch_id = await history.save_launch(made.spec, state)
+    session.store.apply(ServerSeen(host.now(), info))
     session.watch_server(info.id, log_offset=log_start)
     try:
         waited = await ready.wait_ready(session, host, info, progress, timeout_s=timeout_s)

@@ -27,6 +27,8 @@ async def survival_risks(host: Host, spec: LaunchSpec) -> tuple[Risk, ...]:
         raise UsageError(f"unknown launch method {spec.method!r}", hint=f"known: {', '.join(METHODS)}")
     if spec.method == "docker" and not spec.image:
         raise UsageError("a launch in a container needs an image", hint="name it with --image")
+    if spec.method == "slurm":
+        return ()  # a job outlives every login, and its node is not known yet
     folder = posixpath.dirname(spec.log_path) if spec.log_path else "~/.local/state/tokpit"
     answer = await host.run(survival_script(folder or "."), timeout_s=_SHORT_S)
     return risks(parse_survival(answer.out), spec.method, ranks=(spec.settings.tp or 1) * (spec.settings.pp or 1))
@@ -46,8 +48,8 @@ def sentence(risk: Risk) -> str:
 
 
 def handle(spec: LaunchSpec, port: int, now: float) -> str:
-    """The name of a unit, session or container; empty for setsid, which needs none."""
-    if spec.method == "setsid":
+    """The name of a unit, session or container; empty where none is needed, or where the queue gives a number."""
+    if spec.method in ("setsid", "slurm"):
         return ""
     stamp = time.strftime("%m%d-%H%M%S", time.gmtime(now))  # a start and its rollback may fall in one second
     return handle_name(spec.engine, port, f"{stamp}-{secrets.token_hex(2)}")

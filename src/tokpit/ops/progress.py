@@ -61,7 +61,7 @@ class Progress:
 
     def level(self, level: Level) -> None:
         """Add a finished level."""
-        self.update(levels=(*self.operation.levels, level), live={})
+        self.update(levels=(*self.operation.levels, level), live={}, errors={})
 
     def done(self, **result: str) -> None:
         """The operation succeeded."""

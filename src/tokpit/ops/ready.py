@@ -25,6 +25,7 @@ from tokpit.engines.verdictkit.aftermath import HostEvidence, questions, with_ho
 from tokpit.errors import HostError, LaunchError, StartFailed
 from tokpit.ops import environment, http
 from tokpit.ops.progress import Progress
+from tokpit.ops.slurm import Life
 from tokpit.ops.targets import server_target
 from tokpit.probes.group import GroupState, group_script, parse_group
 from tokpit.transport.base import Host, quote
@@ -72,8 +73,11 @@ async def wait_ready(session: Session, host: Host, info: ServerInfo, progress: P
         await asyncio.sleep(max(_POLL_S / host.spec.clock_factor, 0.2))
 
 
-async def explained(host: Host, spec: LaunchSpec, log_start: int, error: LaunchError) -> LaunchError:
-    """The error of a start that ended at once, with the verdict of what its log says from byte `log_start` on."""
+async def explained(host: Host, spec: LaunchSpec, log_start: int, error: LaunchError, *, what: str = "") -> LaunchError:
+    """The error of a start that ended at once, with the verdict of what its log says from byte `log_start` on.
+
+    `what` happened, in words; by default that the process has ended.
+    """
     if spec.log_path is None:
         return error
     answer = await host.run(f"tail -c +{log_start + 1} {quote([spec.log_path])} 2>/dev/null | tail -c 4194304")
@@ -81,7 +85,7 @@ async def explained(host: Host, spec: LaunchSpec, log_start: int, error: LaunchE
     if not records:
         return error
     verdict = engine_of(spec.engine).verdict(records, settings=spec.settings)
-    what = f"{error.message.partition(':')[0]}: the process has ended"
+    what = what or f"{error.message.partition(':')[0]}: the process has ended"
     return start_failed(what, verdict, records, verdict.next_action if verdict else last_lines(records))
 
 
@@ -113,6 +117,7 @@ class _Waiter:
         self._records: list[LogRecord] = []
         self._base = progress.operation.steps
         self._foreign = False
+        self._life = Life(session, host, info) if info.job is not None else None
         self.aside = ""
         """What is worth telling while it waits."""
 
@@ -129,16 +134,8 @@ class _Waiter:
         """One look at the log, the process, the port, the health path and, when all that is right, one token."""
         self._read_log()
         self.aside = ""
-        answer = await self._host.run(group_script(self._info.pid, self._info.pgid, self._info.port or 0))
-        state = parse_group(answer.out)
-        if state.start_ticks != self._info.start_ticks:
-            await self._failed("the process has ended", ended=True)
-        if not state.listening:
+        if not await (self._job_runs() if self._life is not None else self._owns_port()):
             return None
-        if not state.owns_port:
-            await self._foreign_port(state)
-            return None
-        self._mark("listening", f"port {self._info.port} belongs to it")
         async with self._host.session() as web:
             base, headers = server_target(self._info).url, http.own_key(self._info)
             if not await http.healthy(web, base + self._engine.http.health, headers=headers):
@@ -154,6 +151,27 @@ class _Waiter:
         ready = Ready(ready_s=self._ready_s, first_token_s=token.seconds, model=token.model)
         await self._catch_up()
         return ready
+
+    async def _owns_port(self) -> bool:
+        """Whether the port belongs to the process, which lives. Raises StartFailed where it never will."""
+        answer = await self._host.run(group_script(self._info.pid, self._info.pgid, self._info.port or 0))
+        state = parse_group(answer.out)
+        if state.start_ticks != self._info.start_ticks:
+            await self._failed("the process has ended", ended=True)
+        if not state.listening:
+            return False
+        if not state.owns_port:
+            await self._foreign_port(state)
+            return False
+        self._mark("listening", f"port {self._info.port} belongs to it")
+        return True
+
+    async def _job_runs(self) -> bool:
+        """Whether the job lives; whose port it is cannot be seen from the login host."""
+        assert self._life is not None
+        if over := await self._life.over():
+            await self._failed(over, ended=True)
+        return True
 
     async def _catch_up(self) -> None:
         """Read the log up to what is in the file now: its last lines may still be on their way."""
@@ -226,7 +244,7 @@ class _Waiter:
     async def _failed(self, what: str, *, ended: bool = False) -> None:
         await self._catch_up()
         verdict = self._engine.verdict(self._records, settings=self._info.settings)
-        if verdict is not None:
+        if verdict is not None and self._life is None:
             verdict = await self._ask_host(verdict)
         self._session.store.apply(PhaseRecord(self._info.id, self._host.now(), "failed", what))
         left = "" if ended else f"; the process still runs, end it with: tokpit stop {self._host.name}/{self._info.pid}"

@@ -56,6 +56,11 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     Raises LaunchError where the server cannot be started again from its command line, UsageError, StopError, HostError.
     """
     info = await resolve_server(session, args.get("server_id") or args["target"])
+    if info.job is not None:
+        raise UsageError(
+            f"{info.label} is job {info.job.id}: a queue gives no place back at once, so it is not relaunched",
+            hint="cancel it with tokpit stop and launch it anew with --method slurm",
+        )
     changes = dict(args.get("changes") or {})
     unknown = set(changes) - set(Settings.__struct_fields__)
     if unknown:

@@ -17,12 +17,14 @@ import msgspec
 from tokpit.config.inventory import Inventory
 from tokpit.domain.records import LinkRecord, ServersRecord
 from tokpit.domain.server import ServerInfo
+from tokpit.errors import StoreError
 from tokpit.ops.gate import ConfirmRequest
 from tokpit.ops.supervisor import Supervisor
 from tokpit.store.live import LiveStore
 from tokpit.transport.base import Host, HostSpec, Prompt
 
 if TYPE_CHECKING:
+    from tokpit.ops.recording import Recorder, Sink
     from tokpit.store.history import History
 
 
@@ -47,7 +49,14 @@ class Session:
         self.host_specs: dict[str, HostSpec] = {}
         self.stops: dict[str, asyncio.Event] = {}
         """Stop events of sweeps under way, by operation id."""
+        self.rings_folder: Path | None = None
+        """Where the ring of the last minutes goes; None: the user's folder."""
+        self.ring: Path | None = None
+        """Folder of the ring of the last minutes, once it is kept."""
+        self.recording: Path | None = None
+        """The recording that was asked for and is under way."""
         self._hosts: dict[str, Host] = {}
+        self._recorders: dict[str, Recorder] = {}
         self._history_path = history_path
         self._history: History | None = None
         self._history_lock = asyncio.Lock()
@@ -63,6 +72,8 @@ class Session:
     async def close(self) -> None:
         """End all tasks, then the links, then the history; servers on the hosts live on."""
         await self.supervisor.close()
+        for recorder in self._recorders.values():
+            await recorder.close()
         await asyncio.gather(*(host.close() for host in self._hosts.values()), return_exceptions=True)
         self._hosts.clear()
         if self._history is not None:
@@ -161,6 +172,62 @@ class Session:
         from tokpit.ops.gate import execute
 
         return await execute(self, command(command_id), args)
+
+    def keep_ring(self, *, minutes: float, max_bytes: int) -> None:
+        """Keep the last minutes of all records on disk until the session ends. Raises StoreError."""
+        from tokpit.ops import recording
+
+        folder = self.rings_folder or recording.rings_dir()
+        try:
+            ring = recording.new_ring(folder, minutes=minutes, max_bytes=max_bytes)
+        except OSError as error:
+            raise StoreError(f"the last minutes cannot be recorded: {error.strerror or error}") from error
+        self.ring = ring.folder
+        self._recorder("ring", ring)
+
+    async def save_ring(self, target: Path | None = None) -> Path:
+        """The last minutes as one file. Raises StoreError."""
+        from tokpit.ops import recording
+
+        if self.ring is None:
+            raise StoreError("the last minutes are not recorded", hint="set [recording] ring_minutes in config.toml")
+        if (recorder := self._recorders.get("ring")) is not None:
+            await recorder.flush()
+        return await asyncio.to_thread(recording.save_ring, self.ring, target)
+
+    def start_recording(self, path: Path | None = None) -> Path:
+        """Record from now on, into a new file. Raises StoreError."""
+        from tokpit.ops import recording
+
+        if self.recording is not None:
+            raise StoreError(f"recording into {self.recording} already")
+        self.recording = path or recording.new_path()
+        try:
+            self._recorder("file", recording.open_sink(self.recording))
+        except StoreError:
+            self.recording = None
+            raise
+        return self.recording
+
+    async def stop_recording(self) -> Path | None:
+        """End the recording that was asked for; its file, None where there was none."""
+        path, self.recording = self.recording, None
+        await self.supervisor.stop("recorder:file")
+        if (recorder := self._recorders.pop("file", None)) is not None:
+            await recorder.close()
+        return path
+
+    @property
+    def recording_problem(self) -> str:
+        """Why something is not recorded any more; empty where all is well."""
+        return next((one.problem for one in self._recorders.values() if one.problem), "")
+
+    def _recorder(self, name: str, sink: Sink) -> None:
+        from tokpit.ops.recording import Recorder, head_of
+
+        recorder = self._recorders[name] = Recorder(self.store, sink, lambda: head_of(self))
+        recorder.start()
+        self.supervisor.start(f"recorder:{name}", recorder.run())
 
     def link(self, name: str) -> LinkRecord | None:
         """The last known state of a host's link."""

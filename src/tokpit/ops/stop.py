@@ -16,7 +16,7 @@ from tokpit.domain.records import Mark, PhaseRecord
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.text import decode_line
 from tokpit.errors import StopError, TargetError, TokpitError
-from tokpit.ops import footprint, managers, orphans
+from tokpit.ops import footprint, managers, orphans, slurm
 from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
 from tokpit.ops.targets import resolve_server
@@ -40,7 +40,7 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
 
     server: ServerInfo
     signal: str
-    """`TERM`, `KILL`, or the keeper's command (`systemctl stop`, `docker stop`)."""
+    """`TERM`, `KILL`, or the keeper's command (`systemctl stop`, `docker stop`, `scancel`)."""
     elapsed_s: float
     members: tuple[int, ...]
     left_group: tuple[int, ...] = ()
@@ -83,6 +83,8 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     text = str(args.get("server_id") or args["target"])
     try:
         info = await resolve_server(session, text)
+        if info.job is not None:
+            return await slurm.prepare_stop(session, info)
         host = await session.connected(info.host)
         job = await plan(host, info)
         title = f"stop {info.engine} {info.label}, pid {info.pid} and {len(job.before.family.members) - 1} more"

@@ -13,16 +13,18 @@ import msgspec
 from tokpit.domain.records import Mark
 from tokpit.domain.run import Level, Run
 from tokpit.errors import HostError, LoadError, UsageError
+from tokpit.ops import baseline
 from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
 from tokpit.ops.sweep_checks import judged, level_of
 from tokpit.ops.sweep_find import Search, meets_slo
-from tokpit.ops.sweep_from import Here, Source, choose
+from tokpit.ops.sweep_from import Here, Source, choose, from_hosts
 from tokpit.ops.sweep_onhost import OnHost
 from tokpit.ops.sweep_plan import Asked, read_args
 from tokpit.ops.sweep_record import conclude, frozen_context
 from tokpit.ops.sweep_server import ServerSide
 from tokpit.ops.targets import Target, resolve, server_target
+from tokpit.probes import machine
 from tokpit.transport.base import Host
 
 if TYPE_CHECKING:
@@ -42,16 +44,17 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     known = session.store.servers.get(text)
     target = server_target(known.info) if known is not None else await resolve(session, text)
     host = await session.connected(target.host) if target.host is not None else None
-    source, why = await choose(asked.source, host, target.server)
+    if asked.from_hosts:
+        source, why = await from_hosts(session, asked.from_hosts, target)
+    else:
+        source, why = await choose(asked.source, host, target.server)
     if session.read_only and isinstance(source, OnHost) and not source.sent:
         if asked.source == "host":
             raise UsageError("the load generator is not on the host yet, and read-only mode writes nothing there")
         source, why = Here(host), "read-only mode writes nothing on the host"
     sweep = Sweep(session, target, host, asked, args, source, why)
     title = f"sweep {target.label} at {asked.title}"
-    return Prepared(
-        title=title, host=target.host or "", run=sweep.run, lines=(source.command,) if source.command else ()
-    )
+    return Prepared(title=title, host=target.host or "", run=sweep.run, lines=tuple(source.command.splitlines()))
 
 
 async def prepare_stop(session: Session, args: Mapping[str, Any]) -> Prepared:
@@ -103,7 +106,7 @@ class Sweep:
             target=server.id if server is not None else self._target.url,
             title=f"sweep {self._target.label}",
             now=self._now,
-            commands=(self._source.command,) if self._source.command else (),
+            commands=tuple(self._source.command.splitlines()),
             operation_id=self._args.get("operation_id"),
         )
         self._session.stops[self._progress.operation.id] = self._stop
@@ -137,7 +140,7 @@ class Sweep:
         try:
             await self._source.ready()
         except HostError as error:
-            if self._asked.source == "host":
+            if self._asked.source in ("host", "hosts"):
                 raise
             self._source, self._why = Here(self._host), error.message
             await self._source.ready()
@@ -145,6 +148,7 @@ class Sweep:
 
     async def _recorded(self, run: Run, plan: Plan, history: History) -> Run:
         """Measure with the run in the history from its first moment to its end."""
+        run.context.update(await self._machine())
         await history.save_run(run)
         self._progress.update(result={"run": run.id})
         status = "failed"
@@ -156,12 +160,22 @@ class Sweep:
         finally:
             ended = msgspec.structs.replace(run, status=status, ended_at=time.time(), levels=tuple(self._kept))
             conclude(self._session, self._target, ended, self._search)
-            await asyncio.shield(history.save_run(ended))
+            self._session.store.apply(ended)
+            await asyncio.shield(baseline.save(history, ended))
         if status == "stopped":
             self._progress.stopped(f"{self._reason}; {len(self._kept)} levels kept as run {run.id}")
         else:
             self._progress.done()
         return ended
+
+    async def _machine(self) -> dict[str, str]:
+        """Driver and kernel of the server's host, where they can be read: the first to ask after when speed changes."""
+        if self._host is None:
+            return {}
+        try:
+            return machine.parse((await self._host.run(machine.SCRIPT, timeout_s=10.0)).out)
+        except HostError:
+            return {}
 
     async def _plan(self) -> Plan:
         from tokpit.load.plan import Plan
@@ -287,3 +301,8 @@ class Sweep:
             figures = {name: getattr(event, name) for name in ("done", "total", "ok", "err", "running", "elapsed_s")}
             figures |= {"concurrency": concurrency, "output_tps": event.tps, "eta_s": event.eta_s, **self._place}
             self._progress.update(live={name: float(value) for name, value in figures.items() if value is not None})
+        elif isinstance(event, events.RequestFinished) and event.outcome not in ("ok", "cancelled"):
+            told = self._progress.operation.errors
+            if event.outcome not in told:
+                live = self._progress.operation.live or {"concurrency": float(concurrency), **self._place}
+                self._progress.update(live=live, errors={**told, event.outcome: event.detail})

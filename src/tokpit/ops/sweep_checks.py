@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LOST_S = 10.0
 """On the host's clock: a gauge may stand at 0 for a while in a long prefill, so only a long silence counts."""
-VOID = frozenset({"CLIENT_BOUND", "OTHER_LOAD", "ZERO_TOKENS_SUSPECT", "CLIENT_LIMIT"})
+VOID = frozenset({"CLIENT_BOUND", "OTHER_LOAD", "ZERO_TOKENS_SUSPECT", "CLIENT_LIMIT", "GENERATOR_LOST"})
 """Failed checks after which a level says nothing about the server, if its throughput is among what not to trust."""
 
 _ADVICE = ("run the sweep on the host, or on a quieter machine", "its host has too little processor time to spare")
@@ -29,6 +29,7 @@ def judged(result: LevelResult, plan: Plan, seen: Seen, *, on_host: bool = False
     `on_host`: the load came from the server's host already, so that moving it there is no advice.
     """
     from tokpit.load.checks import run_checks
+    from tokpit.load.member import CLOCKS, LOST
     from tokpit.load.results import Check
     from tokpit.load.serverside import ServerSide
 
@@ -41,7 +42,7 @@ def judged(result: LevelResult, plan: Plan, seen: Seen, *, on_host: bool = False
         hit_tokens=seen.change("prefix_hits_total"),
         query_tokens=seen.change("prefix_queries_total"),
     )
-    own = run_checks(result, plan, side)
+    own = (*run_checks(result, plan, side), *(check for check in result.checks if check.code in (CLOCKS, LOST)))
     checks = [*(others(check, seen.samples) or check for check in own), *throttling(seen)]
     if seen.left_before > 0:
         checks.append(

@@ -63,23 +63,32 @@ class OnHost:
         return f"TOKPIT_LOAD_PATIENCE_S={PATIENCE_S:g} {quote((self.python, self._path))}"
 
     @property
+    def worker_command(self) -> str:
+        """The same file as a member of a crew that is led from here."""
+        return f"{self.command} worker"
+
+    @property
     def sent(self) -> bool:
         """Whether the generator's file is on the host."""
         return self._have
 
     async def ready(self) -> None:
-        """Put the generator's file into the cache folder, unless it is there, and start it.
+        """Put the generator's file there and start it.
 
         Raises RemoteFailed, also where the connection has no place for one more session; LinkLost.
         """
+        await self.put()
+        if not self._host.lasting_free():
+            raise RemoteFailed(f"the connection to {self._host.name} has no place for one more session")
+        await self._start()
+
+    async def put(self) -> None:
+        """Put the generator's file into the cache folder, unless it is there. Raises RemoteFailed, LinkLost."""
         if not self._have:
             folder = quote([posixpath.dirname(self._path)])
             await self._host.run(f"umask 077; mkdir -p -- {folder} && chmod 700 -- {folder}", check=True)
             await self._host.write_file(self._path, self._data)
             self._have = True
-        if not self._host.lasting_free():
-            raise RemoteFailed(f"the connection to {self._host.name} has no place for one more session")
-        await self._start()
 
     async def _start(self) -> Dialog:
         dialog = await self._stack.enter_async_context(self._host.dialog(f"cd / && {self.command}"))

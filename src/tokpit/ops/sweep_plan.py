@@ -22,7 +22,7 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PLAIN = (
     *("api", "requests", "max_tokens", "temperature", "top_p", "warmup", "duration_s", "arrival", "prompts"),
     *("input_tokens", "prompt_rows", "turns", "prefix_share", "unique_prefix", "seed", "timeouts", "stop_on_error"),
-    *("continuous_usage", "ignore_eos", "warmup_each_level", "max_in_flight", "processes"),
+    *("continuous_usage", "ignore_eos", "warmup_each_level", "max_in_flight", "processes", "stagger_s"),
 )
 
 
@@ -35,6 +35,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     dataset: str = "builtin"
     source: str = "auto"
+    """`here`, `host`, `auto` or `hosts`."""
+    from_hosts: tuple[str, ...] = ()
     repeat: int = 1
     find: bool = False
     flush: bool = False
@@ -64,6 +66,8 @@ def read_args(args: Mapping[str, Any]) -> Asked:
             fields["timeouts"] = Timeouts(total_s=float(args["timeout_s"]))
         dataset = str(args.get("dataset") or "builtin")
         fields.update(read_dataset(dataset))
+        if args.get("turns") is None and fields.get("prompt_rows"):
+            fields["turns"] = max(len(row["turns"]) if row.get("turns") else 1 for row in fields["prompt_rows"])
         repeat = int(args.get("repeat") or 1)
         if repeat < 1:
             raise ValueError(f"--repeat is {repeat}: at least 1")
@@ -74,20 +78,31 @@ def read_args(args: Mapping[str, Any]) -> Asked:
         Plan(url="http://checked", levels=levels, rates=rates, **fields)
     except ValueError as error:
         raise UsageError(f"the sweep cannot run as asked: {error}", hint="see: tokpit sweep --help") from error
-    source = str(args.get("source") or "auto")
-    if source not in ("here", "host", "auto"):
-        raise UsageError(f"the load cannot come from {source!r}", hint="--from takes here, host or auto")
+    source = str(args.get("source") or "auto").strip()
+    from_hosts = () if source in ("here", "host", "auto") else read_hosts(source)
     return Asked(
         levels=levels,
         rates=rates,
         fields=fields,
         headers=read_headers(args.get("headers") or ()),
         dataset=dataset,
-        source=source,
+        source="hosts" if from_hosts else source,
+        from_hosts=from_hosts,
         repeat=repeat,
         find=find,
         flush=bool(args.get("flush")),
     )
+
+
+def read_hosts(text: str) -> tuple[str, ...]:
+    """Host names of `gpu2,gpu3`. Raises UsageError for an empty or a repeated one."""
+    names = tuple(word.strip() for word in text.split(","))
+    if not all(names):
+        raise UsageError(f"the load cannot come from {text!r}", hint="--from takes here, host, auto or HOST,HOST,...")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--from names {twice} twice", hint="a host takes one share; --procs divides it further")
+    return names
 
 
 def _check_find(slo: bool, rates: Sequence[float], repeat: int) -> None:

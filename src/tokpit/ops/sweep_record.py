@@ -30,7 +30,7 @@ def frozen_context(
         "plan": {**workload, "dataset": asked.dataset, "repeat": asked.repeat, "flush": asked.flush},
         "from": where,
         "from_reason": why,
-        "client": f"tokpit {__version__}, load generated {_WHERE[where]}",
+        "client": f"tokpit {__version__}, load generated {_WHERE.get(where, f'on the {where}')}",
         "by": getpass.getuser(),
     }
     if note:
@@ -61,6 +61,9 @@ def conclude(session: Session, target: Target, run: Run, search: Search | None) 
         run.context["facts"] = frozen_facts(state.facts)
     if target.host is not None and (gpus := session.store.host(target.host).gpus) is not None:
         run.context["gpus"] = [gpu.name for gpu in gpus.gpus]
+        limits = {gpu.power_limit_w for gpu in gpus.gpus}
+        if len(limits) == 1 and (limit := limits.pop()) is not None:
+            run.context["power_limit_w"] = limit
     if search is not None:
         run.context["find"] = {"met": search.met, "missed": search.missed}
         run.context["found"] = search.sentence

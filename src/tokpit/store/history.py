@@ -184,6 +184,41 @@ class History:
 
         return await self._read(work)
 
+    async def join_baseline(self, run: Run, family: str, *, by: str = "sweep") -> None:
+        """Make a stored run one of those that later ones are compared with; twice is once."""
+        row = (run.id, run.model, run.host, family, run.started_at, by)
+        await self._write(lambda db: _nothing(db.execute("INSERT OR REPLACE INTO baselines VALUES (?,?,?,?,?,?)", row)))
+
+    async def leave_baseline(self, run_id: str) -> bool:
+        """Take a run out of its baseline; whether it was in one. The run itself stays."""
+        return await self._write(
+            lambda db: db.execute("DELETE FROM baselines WHERE run_id = ?", (run_id,)).rowcount > 0
+        )
+
+    async def baseline_runs(self, model: str, host: str, family: str, limit: int = 12) -> tuple[Run, ...]:
+        """The runs of a baseline with their levels, newest first."""
+        return await self._read(
+            lambda db: tuple(
+                _run(db, row)
+                for row in db.execute(
+                    "SELECT runs.* FROM runs JOIN baselines ON run_id = runs.id WHERE baselines.model = ?"
+                    " AND baselines.host = ? AND family = ? ORDER BY started_at DESC, id DESC LIMIT ?",
+                    (model, host, family, limit),
+                )
+            )
+        )
+
+    async def baselines(self) -> tuple[tuple[str, str, str], ...]:
+        """Model, host and family of every baseline, the one with the newest run first."""
+        return await self._read(
+            lambda db: tuple(
+                (str(row[0]), str(row[1]), str(row[2]))
+                for row in db.execute(
+                    "SELECT model, host, family FROM baselines GROUP BY model, host, family ORDER BY max(t) DESC"
+                )
+            )
+        )
+
     # Launches
 
     async def save_launch(

@@ -6,11 +6,13 @@ reader keeps the version it last drew and redraws when it differs. The store nev
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
 
 from tokpit.domain.records import (
+    ActionRecord,
     Facts,
     GpuRecord,
     HostRecord,
@@ -23,10 +25,12 @@ from tokpit.domain.records import (
     PhaseRecord,
     Record,
     Sample,
+    ServerSeen,
     ServersRecord,
     Stall,
     Value,
 )
+from tokpit.domain.run import Run
 from tokpit.domain.server import ServerInfo
 
 GONE_KEPT = 8
@@ -87,18 +91,43 @@ class LogRing:
         self.records: deque[LogRecord] = deque(maxlen=capacity)
         self.seen = 0
         self.offset = 0
+        self._times: deque[tuple[float, int]] = deque(maxlen=capacity)
 
     @property
     def first(self) -> int:
         """Index (0-based, over all ever seen) of the oldest record still held."""
         return self.seen - len(self.records)
 
-    def extend(self, records: Iterable[LogRecord], offset: int) -> None:
-        """Append records; `offset` is the byte position in the log after them."""
-        for record in records:
-            self.records.append(record)
-            self.seen += 1
-        self.offset = offset
+    def extend(self, batch: LogBatch) -> None:
+        """Append records; `batch.offset` is the byte position in the log after them."""
+        if not batch.records:
+            return
+        self.records.extend(batch.records)
+        self.seen += len(batch.records)
+        for record, t in zip(batch.records, batch.times, strict=False):
+            self._stamp(t, record.line)
+        if not batch.times:
+            # A moment within a batch is after all of it: its records arrived together.
+            self._stamp(batch.t, batch.records[-1].line)
+        self.offset = batch.offset
+
+    def _stamp(self, t: float | None, line: int) -> None:
+        if t is None:
+            return
+        if self._times and t <= self._times[-1][0]:
+            self._times[-1] = (self._times[-1][0], line)
+        else:
+            self._times.append((t, line))
+
+    def line_at(self, t: float) -> int | None:
+        """Number of the last line written by `t`; None where all that is known came later."""
+        at = bisect_right(self._times, t, key=lambda pair: pair[0])
+        return self._times[at - 1][1] if at else None
+
+    def time_of(self, line: int) -> float | None:
+        """When the line of that number had come; None where that is not known any more."""
+        at = bisect_left(self._times, line, key=lambda pair: pair[1])
+        return self._times[at][0] if at < len(self._times) else None
 
 
 class ServerState:
@@ -121,6 +150,31 @@ class ServerState:
         return self.series[tag]
 
 
+T = TypeVar("T", GpuRecord, HostRecord)
+
+
+class Past(Generic[T]):
+    """Earlier records, bounded: when full, every second one of the older half goes, so that it reaches far back."""
+
+    def __init__(self, most: int = 240) -> None:
+        self.records: list[T] = []
+        self._most = most
+
+    def add(self, record: T) -> None:
+        """Keep one more."""
+        if self.records and record.t <= self.records[-1].t:
+            return
+        self.records.append(record)
+        if len(self.records) > self._most:
+            half = self._most // 2
+            self.records[:half] = self.records[:half:2]
+
+    def at(self, t: float) -> T | None:
+        """The newest that is not newer than `t`."""
+        found = bisect_right(self.records, t, key=lambda record: record.t)
+        return self.records[found - 1] if found else None
+
+
 class HostState:
     """All that is known live of one host."""
 
@@ -133,11 +187,14 @@ class HostState:
         self.orphans: tuple[Orphan, ...] = ()
         """Workers whose server is gone."""
         self.gpu_util: dict[int, Series] = {}
+        self.past_gpus: Past[GpuRecord] = Past()
+        self.past_memory: Past[HostRecord] = Past()
         self._points = points
 
     def add_gpus(self, record: GpuRecord) -> None:
         """Keep the newest record and the utilisation of each GPU over time."""
         self.gpus = record
+        self.past_gpus.add(record)
         for gpu in record.gpus:
             if gpu.util is None:
                 continue
@@ -154,6 +211,10 @@ class LiveStore:
         self.hosts: dict[str, HostState] = {}
         self.servers: dict[str, ServerState] = {}
         self.operations: dict[str, Operation] = {}
+        self.actions: deque[ActionRecord] = deque(maxlen=200)
+        self.runs: dict[str, Run] = {}
+        """Finished runs of this session, by id."""
+        self._listeners: tuple[Callable[[Record], None], ...] = ()
         self.stalls: deque[Stall] = deque(maxlen=50)
         self._points, self._lines = points, lines
         self._versions: dict[str, int] = {}
@@ -174,19 +235,6 @@ class LiveStore:
         for server_id in self.host(host).server_ids:
             yield self.servers[server_id]
 
-    def add_server(self, info: ServerInfo) -> ServerState:
-        """Make the state of a server known before a process table shows it (just launched)."""
-        state = self.servers.get(info.id)
-        if state is None:
-            state = self.servers[info.id] = ServerState(info, points=self._points, lines=self._lines)
-        else:
-            state.info = info
-        host = self.host(info.host)
-        if info.id not in host.server_ids:
-            host.server_ids = (*host.server_ids, info.id)
-        self._bump(f"host:{info.host}", f"server:{info.id}")
-        return state
-
     def apply(self, record: Record) -> None:
         """Take one record in. Records for servers that are not known are dropped."""
         match record:
@@ -197,19 +245,23 @@ class LiveStore:
                     self._bump(f"server:{record.server}")
             case LogBatch():
                 if (state := self.servers.get(record.server)) is not None:
-                    state.log.extend(record.records, record.offset)
+                    state.log.extend(record)
                     self._bump(f"log:{record.server}")
             case GpuRecord():
                 self.host(record.host).add_gpus(record)
                 self._bump(f"host:{record.host}")
             case HostRecord():
-                self.host(record.host).memory = record
+                host = self.host(record.host)
+                host.memory = record
+                host.past_memory.add(record)
                 self._bump(f"host:{record.host}")
             case LinkRecord():
                 self.host(record.host).link = record
                 self._bump(f"host:{record.host}", "hosts")
             case ServersRecord():
                 self._servers(record)
+            case ServerSeen():
+                self._add(record.server)
             case Mark():
                 if (state := self.servers.get(record.server)) is not None:
                     state.marks.append(record)
@@ -228,16 +280,46 @@ class LiveStore:
                     ended = (i for i, o in self.operations.items() if o.status != "running")
                     self.operations.pop(next(ended, record.id))
                 self._bump("ops")
+            case ActionRecord():
+                self.actions.append(record)
+                self._bump("ops")
+            case Run():
+                self.runs[record.id] = record
+                self._bump("ops")
             case Stall():
                 self.stalls.append(record)
                 self._bump("stalls")
+        for hear in self._listeners:
+            hear(record)
+
+    def listen(self, hear: Callable[[Record], None]) -> Callable[[], None]:
+        """Call `hear` with every record once it is applied; what is returned ends that. This is the one tap."""
+        self._listeners = (*self._listeners, hear)
+
+        def end() -> None:
+            self._listeners = tuple(one for one in self._listeners if one is not hear)
+
+        return end
+
+    def _add(self, info: ServerInfo) -> ServerState:
+        """The state of a server, made on first sight."""
+        state = self.servers.get(info.id)
+        if state is None:
+            state = self.servers[info.id] = ServerState(info, points=self._points, lines=self._lines)
+        else:
+            state.info = info
+        host = self.host(info.host)
+        if info.id not in host.server_ids:
+            host.server_ids = (*host.server_ids, info.id)
+        self._bump(f"host:{info.host}", f"server:{info.id}")
+        return state
 
     def _servers(self, record: ServersRecord) -> None:
         host = self.host(record.host)
         host.orphans = record.orphans
         found = {info.id: info for info in record.servers}
         for info in found.values():
-            self.add_server(info)
+            self._add(info)
         for server_id in host.server_ids:
             self.servers[server_id].alive = server_id in found
         # A server that has gone stays listed while it still has something to show: its log and its last figures.

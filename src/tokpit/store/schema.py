@@ -38,7 +38,15 @@ def _first(db: sqlite3.Connection) -> None:
         )
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first,)
+def _baselines(db: sqlite3.Connection) -> None:
+    db.execute(
+        "CREATE TABLE baselines (run_id TEXT PRIMARY KEY REFERENCES runs (id), model TEXT NOT NULL, host TEXT NOT NULL,"
+        " family TEXT NOT NULL, t REAL NOT NULL, by TEXT NOT NULL) WITHOUT ROWID"
+    )
+    db.execute("CREATE INDEX baselines_by_family ON baselines (family, model, host)")
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_first, _baselines)
 
 
 def migrate(db: sqlite3.Connection) -> int:

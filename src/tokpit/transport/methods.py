@@ -16,7 +16,8 @@ import msgspec
 from tokpit.errors import UsageError
 from tokpit.transport.base import quote
 
-METHODS = ("setsid", "systemd", "tmux", "docker")
+METHODS = ("setsid", "systemd", "tmux", "docker", "slurm")
+"""The last one is a job of a queue: it is submitted, not started by a shell (`ops.slurm`)."""
 LOG_MOUNT = "/tokpit-logs"
 _FOLDER = "@FOLDER@"
 LIMITS = ("--ulimit", "memlock=-1", "--ulimit", "stack=67108864")

@@ -34,10 +34,17 @@ class Action:
 
 
 _ALL = ("cockpit", "launch", "relaunch", "sweep", "history", "earlier", "check", "diagnose", "fleet", "help")
+_OPEN = ("cockpit", "fleet", "history", "check", "diagnose")
+"""Screens without fields to type into."""
+_TIMED = ("cockpit", "fleet")
+"""Screens whose panels can be read at another moment."""
 ACTIONS: tuple[Action, ...] = (
-    Action("fleet", "1", "fleet", "all hosts at a glance", ("cockpit",), 3, group="view"),
+    Action("go('fleet')", "1", "fleet", "all hosts at a glance", _OPEN, 3, group="screens"),
+    Action("go('cockpit')", "2", "cockpit", "the main screen", _OPEN, 8, group="screens"),
+    Action("go('history')", "3", "runs", "stored runs", _OPEN, 9, group="screens"),
+    Action("go('diagnose')", "4", "findings", "what is wrong with the selected server", _OPEN, 9, group="screens"),
     Action("choose", "enter", "open", "open the cockpit on the host under the cursor", ("fleet",), 1),
-    Action("leave", "2", "cockpit", "back to the cockpit", ("fleet",), 2),
+    Action("leave", "escape", "back", "back to the cockpit", ("fleet",), 2, "esc"),
     Action("refresh_host", "r", "refresh", "look at the host under the cursor again now", ("fleet",), 3),
     Action("launch", "l", "launch", "start a server on the selected host", ("cockpit",), 1, group="servers"),
     Action("sweep", "s", "sweep", "measure throughput over concurrency", ("cockpit",), 1, group="servers"),
@@ -47,22 +54,38 @@ ACTIONS: tuple[Action, ...] = (
            group="servers"),
     Action("diagnose", "d", "diagnose", "what is wrong with the server, ranked, with evidence", ("cockpit",), 2,
            group="servers"),
-    Action("copy_line", "y", "copy", "copy the selected server's command line", ("cockpit",), 6, "y", "servers"),
+    Action("copy_line", "y", "copy", "copy the command line; the line or rows in view where the log has the focus",
+           ("cockpit",), 6, "y", "servers"),
+    Action("export", "e", "export", "write log, figures and screen into files", ("cockpit",), 6, "e", "view"),
+    Action("export", "e", "export", "write the run under the cursor into files", ("history",), 4),
+    Action("export", "e", "export", "write the findings into a file", ("diagnose",), 4),
     Action("stop_server", "x", "stop", "stop the selected server (asks first)", ("cockpit",), 3, group="servers"),
     Action("history", "h", "history", "stored runs", ("cockpit",), 2, group="servers"),
-    Action("earlier", "H", "earlier", "servers that ran on this host before, and what changed", ("cockpit",),
+    Action("earlier", "H", "ran before", "servers that ran on this host before, and what changed", ("cockpit",),
            3, "H", "servers"),
     Action("save_profile", "P", "profile", "save the selected server as a launch profile", ("cockpit",), 7, "P",
            "servers"),
     Action("refresh_host", "r", "refresh", "look at the host again now", ("cockpit",), 6, group="servers"),
     Action("search", "slash", "search", "search the log with a regular expression", ("cockpit",), 2, "/", "log"),
+    Action("filter", "ampersand", "filter", "show only log lines with a regular expression; !regex: only the others",
+           ("cockpit",), 5, "&", "log"),
     Action("find(1)", "n", "next", "next match; without a search, the next error", ("cockpit",), 7, "n", "log"),
     Action("find(-1)", "N", "previous", "previous match, or error", ("cockpit",), 8, "N", "log"),
-    Action("pause", "space", "pause", "hold the log still, or follow it again", ("cockpit",), 2, "space", "log"),
+    Action("pause", "space", "hold", "hold everything still, read it at one moment; go on", _TIMED, 2,
+           "space", "time"),
+    Action("time(-1)", "left_square_bracket", "earlier", "the moment at which all panels are read, a step back",
+           _TIMED, 7, "[", "time"),
+    Action("time(1)", "right_square_bracket", "later", "a step forth", _TIMED, 8, "]", "time"),
+    Action("time(-12)", "left_curly_bracket", "much earlier", "twelve steps back", _TIMED, 10, "{", "time"),
+    Action("time(12)", "right_curly_bracket", "much later", "twelve steps forth", _TIMED, 10, "}", "time"),
+    Action("speed(-1)", "less_than_sign", "slower", "a recording plays slower", _TIMED, 11, "<", "time"),
+    Action("speed(1)", "greater_than_sign", "quicker", "a recording plays quicker", _TIMED, 11, ">", "time"),
+    Action("save_last", "w", "save", "save the last minutes as a recording", _TIMED, 6, "w", "time"),
+    Action("record", "ctrl+r", "record", "record from now on into a file; again: end it", _TIMED, 8, "^r", "time"),
     Action("follow", "f", "follow", "go to the end of the log and stay there", ("cockpit",), 4, "f", "log"),
     Action("level", "v", "level", "log shows all but polls, everything, warnings, errors", ("cockpit",), 4, "v", "log"),
-    Action("window(2)", "minus", "wider", "charts show twice the time", ("cockpit",), 8, "-", "view"),
-    Action("window(0.5)", "plus", "closer", "charts show half the time", ("cockpit",), 8, "+", "view"),
+    Action("window(2)", "minus", "wider", "charts show twice the time", ("cockpit",), 8, "-", "time"),
+    Action("window(0.5)", "plus", "closer", "charts show half the time", ("cockpit",), 8, "+", "time"),
     Action("zoom", "z", "zoom", "the focused panel alone, and back", ("cockpit",), 5, "z", "view"),
     Action("focus_next", "tab", "panel", "next panel", ("cockpit",), 9, "tab", "view"),
     Action("start_launch", "ctrl+s", "launch", "start the server with this command line", ("launch",), 1, "^s"),
@@ -76,18 +99,23 @@ ACTIONS: tuple[Action, ...] = (
     Action("start_sweep", "ctrl+s", "start", "start the sweep", ("sweep",), 1, "^s"),
     Action("measure", "m", "measure", "chart shows throughput, speed of one stream, TTFT, E2E",
            ("sweep", "history"), 2),
+    Action("overlay", "o", "overlay", "pick earlier runs to lie behind the chart", ("sweep",), 3),
     Action("stop_or_leave", "escape", "stop / back", "stop at once and keep what was measured; then go back",
            ("sweep",), 1, "esc"),
     Action("leave", "escape", "back", "go back; a launch under way goes on",
            ("launch", "relaunch", "history", "earlier", "check", "diagnose", "help"), 1, "esc"),
     Action("pick", "space", "pick", "pick a run; two picked runs are compared", ("history",), 2, "space"),
     Action("open", "enter", "open", "show or hide evidence and arithmetic of a finding", ("diagnose",), 2, "enter"),
+    Action("reach", "w", "what it takes", "what a rate would take: bytes, bandwidth, acceptance, slots", ("diagnose",),
+           2),
     Action("copy_finding", "y", "copy", "copy the finding with its evidence", ("diagnose",), 3),
     Action("again", "r", "again", "look again", ("diagnose",), 2),
     Action("again", "r", "again", "check again", ("check",), 2),
     Action("reload", "r", "reload", "read the stored runs again", ("history",), 3),
     Action("next_theme", "ctrl+t", "theme", "next theme", _ALL, 7, "^t", "view"),
     Action("command_palette", "ctrl+p", "palette", "everything by name", _ALL, 3, "^p"),
+    Action("jump", "colon", "jump", "everything by name", _OPEN, 10, ":"),
+    Action("tour", "T", "tour", "the first five things to know", ("cockpit",), 10),
     Action("help", "question_mark", "help", "keys of this screen",
            ("cockpit", "history", "earlier", "check", "diagnose", "fleet"), 0, "?"),
     Action("quit", "q", "quit", "leave; servers and launches live on", ("cockpit", "fleet"), 0, "q"),
@@ -95,7 +123,7 @@ ACTIONS: tuple[Action, ...] = (
 
 
 SCREENS = tuple(dict.fromkeys(screen for action in ACTIONS for screen in action.screens))
-UNTYPED = frozenset({"ctrl+s", "ctrl+y", "ctrl+f", "escape"})
+UNTYPED = frozenset({"ctrl+s", "ctrl+y", "ctrl+f", "escape", "ctrl+r"})
 """Keys that work while a field is being typed into."""
 
 
@@ -117,18 +145,23 @@ def written(key: str) -> str:
     """A key as people write it: `^x`, `/`, `F5`."""
     if key.startswith("ctrl+"):
         return "^" + key.removeprefix("ctrl+")
-    signs = {"slash": "/", "minus": "-", "plus": "+", "question_mark": "?", "escape": "esc", "comma": ",",
-             "full_stop": ".", "semicolon": ";", "colon": ":"}  # fmt: skip
+    signs = {
+        "slash": "/", "minus": "-", "plus": "+", "question_mark": "?", "escape": "esc", "comma": ",", "colon": ":",
+        "full_stop": ".", "semicolon": ";", "ampersand": "&", "less_than_sign": "<", "greater_than_sign": ">",
+        "left_square_bracket": "[", "right_square_bracket": "]", "left_curly_bracket": "{",
+        "right_curly_bracket": "}",
+    }  # fmt: skip
     return signs.get(key, key.upper() if key[:1] == "f" and key[1:].isdigit() else key)
 
 
 def bindings_for(screen: str) -> list[BindingType]:
     """Textual bindings of a screen. Keys of the whole application are bound on every screen too."""
-    app_wide = {"next_theme", "command_palette", "help", "quit", "history", "earlier", "save_profile", "fleet"}
+    app_wide = {"next_theme", "command_palette", "jump", "help", "quit", "history", "go", "tour", "save_last", "record",
+                "earlier", "save_profile"}  # fmt: skip
     return [
         Binding(
             a.key,
-            f"app.{a.id}" if a.id in app_wide else a.id,
+            f"app.{a.id}" if a.id.partition("(")[0] in app_wide else a.id,
             a.label,
             show=False,
             id=binding_id(screen, a),

@@ -15,8 +15,9 @@ from textual.screen import Screen
 
 from tokpit.config.settings import Preferences, load_preferences
 from tokpit.domain.settings import LaunchSpec
-from tokpit.errors import ConfigError, TokpitError
+from tokpit.errors import ConfigError, StoreError, TokpitError
 from tokpit.ui.actions import actions_for
+from tokpit.ui.app_actions import AppActions, new_here
 from tokpit.ui.clock import Clock
 from tokpit.ui.keymap import own_keys
 from tokpit.ui.palette import Palette
@@ -29,7 +30,7 @@ from tokpit.ui.view import View
 SLOW_MODULES = ("asyncssh", "aiohttp")
 
 
-class TokpitApp(App[None]):
+class TokpitApp(AppActions, App[None]):
     """See the module docstring. The session's life belongs to the caller."""
 
     TITLE = "tokpit"
@@ -53,8 +54,10 @@ class TokpitApp(App[None]):
         theme_folders: Sequence[Path] = (),
         chart_engine: str = "auto",
         keys: Mapping[str, str] | None = None,
+        tour: bool = False,
     ) -> None:
         super().__init__()
+        self._tour = tour
         self.own_keys, self._problems = own_keys(keys or {})
         """A person's own keys by binding id."""
         self.session = session
@@ -82,6 +85,8 @@ class TokpitApp(App[None]):
 
     def on_mount(self) -> None:
         """Paint first, then connect."""
+        if (player := self.view.player) is not None:
+            player.changed = self.redraw_screens
         self.session.confirm = self.ask_confirm
         self.session.prompt = self.ask_text
         self.theme_changed_signal.subscribe(self, lambda _: self._new_palette())
@@ -98,6 +103,8 @@ class TokpitApp(App[None]):
         for problem in self._problems:
             tell(self, problem, bad=True)
         self._spawn(self._connect())
+        if self._tour:
+            self.action_tour()
 
     async def _connect(self) -> None:
         # These imports take about half a second each: in a thread, after the first paint, so that keys keep working.
@@ -284,32 +291,11 @@ class TokpitApp(App[None]):
         else:
             self.push_screen(SweepScreen(self.view, server.info.id))
 
-    def action_fleet(self) -> None:
-        """All hosts at a glance; every server is watched from now on."""
-        from tokpit.ui.screens.fleet import FleetScreen
-
-        self.push_screen(FleetScreen(self.view))
-
     def action_history(self) -> None:
         """The stored runs."""
         from tokpit.ui.screens.history import HistoryScreen
 
         self.push_screen(HistoryScreen(self.view))
-
-    def action_earlier(self) -> None:
-        """Servers that ran on the selected host before."""
-        from tokpit.ui.screens.earlier import EarlierScreen
-
-        if self.view.host is None:
-            tell(self, "no host is selected")
-        else:
-            self.push_screen(EarlierScreen(self.view, self.view.host))
-
-    def action_save_profile(self) -> None:
-        """Save the selected server as a launch profile."""
-        from tokpit.ui.saving import save_profile
-
-        self._spawn(save_profile(self))
 
     def action_help(self) -> None:
         """Keys of the screen that is open."""
@@ -340,6 +326,10 @@ class TokpitApp(App[None]):
 
     def _new_palette(self) -> None:
         self.palette = Palette(self.theme_variables)
+        self.redraw_screens()
+
+    def redraw_screens(self) -> None:
+        """Everything anew."""
         for screen in self.screen_stack:
             if isinstance(screen, PumpedScreen):
                 screen.redraw_all()
@@ -371,6 +361,13 @@ async def run_app(
     if preferences.read_only:
         session.read_only = True
     folders = [*theme_folders, *([Path(preferences.theme_dir).expanduser()] if preferences.theme_dir else [])]
+    keep = getattr(session, "keep_ring", None)
+    if keep is not None and preferences.recording.ring_minutes > 0:
+        ring = preferences.recording
+        try:
+            keep(minutes=ring.ring_minutes, max_bytes=ring.ring_mb * 1_000_000)
+        except StoreError as error:
+            problem = problem or error.message
     app = TokpitApp(
         session,
         host=host,
@@ -378,6 +375,7 @@ async def run_app(
         theme_folders=folders,
         chart_engine=chart_engine,
         keys=preferences.keys,
+        tour=new_here(),
     )
     if problem:
         app.report(problem)

@@ -19,6 +19,12 @@ class Clock:
         self._session = session
         self._wall = wall
         self._anchors: dict[str, tuple[float, float]] = {}
+        self.held: float | None = None
+        """UTC seconds (real) at which time stands still; None: it runs."""
+
+    def wall(self) -> float:
+        """Real UTC seconds."""
+        return self._wall()
 
     def factor(self, host: str) -> float:
         """Seconds on the host's clock per real second."""
@@ -26,7 +32,22 @@ class Clock:
         return spec.clock_factor if spec is not None and spec.clock_factor > 0 else 1.0
 
     def now(self, host: str) -> float:
-        """UTC seconds on the host's clock."""
+        """UTC seconds on the host's clock; those of the moment at which time is held."""
+        return self.running(host) if self.held is None else self.at(host, self.held)
+
+    def at(self, host: str, wall: float) -> float:
+        """UTC seconds on the host's clock at a real time."""
+        return self.running(host) - (self._wall() - wall) * self.factor(host)
+
+    def wall_of(self, host: str, t: float) -> float:
+        """Real UTC seconds at a time of the host's clock."""
+        return self._wall() - (self.running(host) - t) / self.factor(host)
+
+    def running(self, host: str) -> float:
+        """UTC seconds on the host's clock, whether time is held or not."""
+        told = getattr(self._session, "host_now", None)
+        if callable(told):
+            return float(told(host))
         state = self._session.store.hosts.get(host)
         ask = getattr(self._session, "host", None)
         if callable(ask) and state is not None and state.link is not None:

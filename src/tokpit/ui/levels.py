@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tokpit.domain.records import Operation
 from tokpit.domain.run import Level, Run
 from tokpit.ui import figures
 from tokpit.ui.charts.model import Chart, Curve, nice_top, y_ticks
@@ -134,6 +135,14 @@ def error_lines(levels: Iterable[Level]) -> list[str]:
             example = f", first: {item['example']}" if item.get("example") else ""
             lines.append(f"{level_name(level)}: {item.get('count')} × {kind}{example}")
     return lines
+
+
+def live_errors(operation: Operation | None) -> list[str]:
+    """Failed requests of the level under way, a line a class, as they come."""
+    if operation is None or operation.status != "running":
+        return []
+    name = f"C={operation.live.get('concurrency', 0):.0f}"
+    return [f"{name}, now: {kind}, first: {first}" for kind, first in operation.errors.items()]
 
 
 def failed_checks(level: Level) -> list[Mapping[str, Any]]:

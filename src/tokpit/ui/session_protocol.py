@@ -45,12 +45,16 @@ AskText = Callable[[str, str], Awaitable["str | None"]]
 class SessionLike(Protocol):
     """See the module docstring. Its life (start, close) belongs to the caller, outside the application."""
 
-    store: LiveStore
     history: Any
     host_specs: Mapping[str, HostSpec]
     read_only: bool
     confirm: Any
     prompt: Any
+
+    @property
+    def store(self) -> LiveStore:
+        """What is known now."""
+        ...
 
     def watch_host(self, name: str) -> Any:
         """Keep a host's records coming; may return an awaitable."""

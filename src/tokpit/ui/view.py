@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tokpit.domain.finding import Finding
 from tokpit.domain.records import LinkState
 from tokpit.engines.registry import titles
 from tokpit.store.live import HostState, LiveStore, ServerState
+from tokpit.store.past import at_moment
 from tokpit.ui.clock import STALE_S, Clock
 from tokpit.ui.session_protocol import SessionLike
 from tokpit.ui.text import safe
+
+if TYPE_CHECKING:
+    from tokpit.ops.replay import Player
 
 
 @dataclass(frozen=True)
@@ -38,10 +43,51 @@ class View:
     diagnosed: dict[str, Diagnosed] = field(default_factory=dict)
     """The last diagnosis of each server, by its id."""
 
+    edge: float | None = None
+    """Real time of the right edge of charts while time is held."""
+    past: LiveStore | None = None
+    """What was known at the moment at which time is held."""
+
     @property
     def store(self) -> LiveStore:
-        """The live store."""
-        return self.session.store
+        """The live store, or what it held at the moment at which time is held."""
+        return self.past or self.session.store
+
+    @property
+    def player(self) -> Player | None:
+        """What plays the recording that is looked at; None for hosts themselves."""
+        found: Player | None = getattr(self.session, "player", None)
+        return found
+
+    def hold(self, wall: float) -> None:
+        """Show everything as it was at a real time; charts move only where it would be out of sight."""
+        now, span = self.clock.wall(), self.span()
+        wall = min(wall, now)
+        if self.edge is None:
+            self.edge = now
+        if not self.edge - span <= wall <= self.edge:
+            self.edge = min(now, wall + span / 2)
+        self.clock.held = wall
+        self.past = at_moment(self.session.store, self.clock.now)
+
+    def span(self) -> float:
+        """Real seconds that charts show."""
+        return self.window_s / (self.clock.factor(self.host) if self.host else 1.0)
+
+    def release(self) -> None:
+        """Back to what is now."""
+        self.clock.held = self.edge = self.past = None
+
+    @property
+    def live_server(self) -> ServerState | None:
+        """The selected server as it is known now."""
+        return self.session.store.servers.get(self.server_id) if self.server_id else None
+
+    def edge_now(self) -> float:
+        """Right edge of charts on the selected host's clock."""
+        if self.host is None:
+            return 0.0
+        return self.clock.now(self.host) if self.edge is None else self.clock.at(self.host, self.edge)
 
     @property
     def server(self) -> ServerState | None:

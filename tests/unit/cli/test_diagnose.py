@@ -1,15 +1,23 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+import tokpit as tokpit_package
 from insight_logs import decode
 from tokpit.cli.context import Options
 from tokpit.cli.main import tokpit
 from tokpit.errors import UsageError
+from tokpit.insight.digest import KEPT_ROWS
+from tokpit.ops.diagnose_files import digest_lines
 
 _SWEEP = """concurrency,requests,ok,err,elapsed_s,output_tps
 1,8,8,0,133.8,61.2
@@ -138,3 +146,45 @@ def test_own_table_of_gpus_goes_first(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "50 steps/s" in run(*words).stdout
     (tmp_path / "gpus.toml").write_text('[bandwidth]\n"RTX 4090" = "fast"\n')
     assert "above 0" in str(run(*words).exception)
+
+
+def test_a_terminal_sees_how_far_a_long_log_is_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "server.log"
+    os.mkfifo(pipe)
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "tokpit", "diagnose", "--log", str(pipe)]
+    source = str(Path(tokpit_package.__file__).parents[1])
+    seen = b""
+    block = "".join(decode(i, 2, 120) + "\n" for i in range(200)).encode()
+    env = {**os.environ, "PYTHONPATH": source}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=theirs, env=env) as child:
+        os.close(theirs)
+        with pipe.open("wb", buffering=0) as out:
+            os.set_blocking(ours, False)
+            while b"reading server.log" not in seen:
+                out.write(block)
+                try:
+                    seen += os.read(ours, 4096)
+                except BlockingIOError:
+                    pass
+        assert child.stdout is not None
+        told = child.stdout.read().decode()
+    os.close(ours)
+    assert child.returncode == 0
+    assert "MB/s" in seen.decode()
+    assert "no finding" in told
+
+
+def test_a_log_is_read_as_a_stream_and_only_the_newest_rows_are_kept() -> None:
+    made = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal made
+        for made in range(1, 25_001):
+            yield decode(made, 2, 100 + made % 7)
+
+    found, verdict = digest_lines(lines(), name="long.log")
+    assert verdict is None
+    assert made == found.lines == 25_000
+    assert len(found.rows) == KEPT_ROWS
+    assert found.rows[-1].line == 25_000

@@ -99,6 +99,13 @@ def test_a_warm_prefix_cache_is_seen_in_usage_and_in_counters() -> None:
     assert judge("WARM_PREFIX", plan=shared, prompt_tokens=32000, cached_tokens=28800).ok is True
 
 
+def test_turns_of_a_conversation_may_be_found_in_the_cache() -> None:
+    turns = Plan(url="http://h", max_tokens=1000, turns=3)
+    server = ServerSide(hit_tokens=9000, query_tokens=10000)
+    found = run_checks(replace(GOOD, prompt_tokens=32000, cached_tokens=28800), turns, server)
+    assert [check for check in found if check.code == "WARM_PREFIX"] == []
+
+
 def test_a_chat_template_in_the_cache_is_no_warm_prefix() -> None:
     assert judge("WARM_PREFIX", prompt_tokens=16 * 60, cached_tokens=16 * 12).ok is True
 

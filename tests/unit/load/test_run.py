@@ -333,3 +333,51 @@ async def test_a_failing_listener_ends_the_sweep_instead_of_hanging_it() -> None
     async with ScriptServer(lambda body, index: [role(), token(), HOLD]) as server:
         with pytest.raises(RuntimeError, match="listener"):
             await run_sweep(plan(server.url, warmup=0, model="m"), on_event=broken)
+
+
+async def test_staggered_starts_keep_their_distance() -> None:
+    async with ScriptServer(lambda body, index: [role(), Sleep(0.2), *answer(2)[1:]]) as server:
+        result, _ = await sweep(plan(server.url, levels=(6,), requests=6, warmup=0, stagger_s=0.03))
+    sent = sorted(float(row[0] or 0) for row in result.levels[0].rows)
+    assert all(at >= 0.03 * place - 0.001 for place, at in enumerate(sent))
+    assert result.levels[0].ok == 6
+
+
+def test_staggered_slots_of_several_processes_take_turns() -> None:
+    from tokpit.load.share import shares
+
+    two = shares(Plan(url="http://h", levels=(5,), stagger_s=0.001), 2, 5, 10)
+    dues = [place * share.of + share.number for share in two for place in range(share.concurrency or 0)]
+    assert sorted(dues) == [0, 1, 2, 3, 4]
+
+
+async def test_every_kind_of_dataset_reaches_the_server_as_it_says(tmp_path: Any) -> None:
+    """JSONL of prompts, of messages and of conversations, random prompts of a length, and a shared front."""
+    path = tmp_path / "rows.jsonl"
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is a mutex?"}]
+    path.write_text(
+        "\n".join(json.dumps(row) for row in ({"prompt": "one"}, {"messages": messages}, {"turns": ["two", "three"]}))
+    )
+
+    async def asked(**changes: Any) -> list[Any]:
+        async with ScriptServer(lambda body, index: answer(2)) as server:
+            base = plan(server.url, levels=(1,), warmup=0, max_tokens=2, **changes)
+            made = base.with_file(path) if changes.get("turns") else base
+            result, _ = await sweep(made)
+            assert (result.levels[0].err, result.levels[0].ok) == (0, len(server.bodies))
+            return [body.get("messages") or body["prompt"] for body in server.bodies]
+
+    rows = await asked(requests=4, turns=2)
+    assert [[message["role"] for message in sent] for sent in rows] == [
+        ["user"], ["system", "user"], ["user"], ["user", "assistant", "user"],
+    ]  # fmt: skip
+    assert [sent[-1]["content"].split(" ")[-1] for sent in rows] == ["one", "mutex?", "two", "three"]
+
+    words = [sent[0]["content"].split(" ") for sent in await asked(requests=3, prompts="random", input_tokens=64)]
+    assert [len(one) for one in words] == [65, 65, 65]  # and the mark in front
+    assert len({one[1] + one[2] + one[3] for one in words}) == 3
+
+    shared = await asked(requests=3, prompts="random", input_tokens=64, prefix_share=0.75, api="completions")
+    assert [len(ids) for ids in shared] == [64, 64, 64]
+    assert len({tuple(ids[:48]) for ids in shared}) == 1
+    assert len({tuple(ids[48:]) for ids in shared}) == 3

@@ -81,7 +81,8 @@ def exchange(index: int, draw: random.Random) -> Exchange:
     x.t_end = x.t_last_rx = at
     x.completion_tokens, x.prompt_tokens, x.finish, x.done, x.outcome = 20, 9, "length", True, "ok"
     x.reads = x.kernel_reads = 21
-    x.merged = draw.randrange(2)
+    if draw.randrange(2):
+        x.blur.append(draw.randrange(10**7))
     x.events, x.status = 23, 200
     if index % 17 == 5:
         x.outcome, x.detail, x.completion_tokens = "reset", "the connection was reset – after ‘20’ chunks", None

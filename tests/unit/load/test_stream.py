@@ -203,10 +203,37 @@ def test_the_shortcut_for_repeated_chunks_misses_nothing() -> None:
     assert decode(*plain, plain[0][:-5] + b"\n\n", FINISH, DONE).outcome == "bad_sse"
 
 
-def test_chunks_of_one_read_are_marked_as_merged() -> None:
-    x = decode(delta(content="a"), delta(content="b") + delta(content="c") + delta(content="d"), FINISH, usage(4), DONE)
-    assert (x.merged, len(x.stamps)) == (2, 4)
-    assert decode(delta(content="a"), delta(content="b") + FINISH + usage(2) + DONE).merged == 0
+def read_together(since_s: float, before_s: float = 1.0) -> tuple[list[float], list[float]]:
+    """Arrivals and their uncertainty in seconds: one chunk at `before_s`, three in a read that is stamped 4 s."""
+    x = Exchange(0)
+    x.t_sent = 500_000_000
+    decoder = Decoder(x)
+    if before_s:
+        decoder.feed(delta(content="a"), int(before_s * 1e9))
+    got = decoder.feed(delta(content="b") + delta(content="c") + delta(content="d") + FINISH, 4_000_000_000)
+    assert got == 3
+    decoder.spread(got, int(since_s * 1e9))
+    return [at / 1e9 for at in x.stamps], [blur / 1e9 for blur in x.blur]
+
+
+def test_chunks_of_one_read_are_put_at_even_distances_up_to_its_stamp() -> None:
+    """A client that was held up sees three chunks at once: the kernel keeps the time of the last."""
+    assert read_together(0.9) == ([1.0, 2.0, 3.0, 4.0], [3.0, 3.0])
+    assert read_together(2.5) == ([1.0, 2.5, 3.0, 4.0], [1.5, 1.5])
+    assert read_together(1.0, before_s=0) == ([2.0, 3.0, 4.0], [3.0, 3.0])
+
+
+def test_without_knowing_since_when_they_came_chunks_bear_the_time_of_their_read() -> None:
+    assert read_together(0) == ([1.0, 4.0, 4.0, 4.0], [3.0, 3.0])
+    assert read_together(4.0) == ([1.0, 4.0, 4.0, 4.0], [3.0, 3.0])
+    assert read_together(0, before_s=0) == ([4.0, 4.0, 4.0], [3.5, 3.5])
+
+
+def test_the_first_token_moves_with_its_chunk() -> None:
+    x = Exchange(0)
+    decoder = Decoder(x)
+    decoder.spread(decoder.feed(delta(content="a") + delta(content="b"), 3_000_000_000), 1_000_000_000)
+    assert (x.t_first, x.t_answer, list(x.stamps)) == (2_000_000_000, 2_000_000_000, [2_000_000_000, 3_000_000_000])
 
 
 def test_remote_text_is_shown_as_one_short_line() -> None:

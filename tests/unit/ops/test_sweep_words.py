@@ -63,7 +63,7 @@ def test_datasets_by_kind_and_by_file(tmp_path: Path) -> None:
         ({"find": True}, "needs --slo"),
         ({"find": True, "slo": "ttft=1s", "rates": "1", "requests": 8}, "--rate"),
         ({"find": True, "slo": "ttft=1s", "repeat": 3}, "--repeat"),
-        ({"source": "moon"}, "moon"),
+        ({"source": "moon,,sun"}, "moon"),
         ({"headers": ("no colon",)}, "NAME: VALUE"),
         ({"headers": ("X-A: a\nb",)}, "NAME: VALUE"),
         ({"headers": ("Authorization: Bearer x",)}, "secret"),
@@ -75,6 +75,14 @@ def test_a_wrong_word_is_one_sentence(args: dict[str, object], said: str) -> Non
     assert said in caught.value.message
     assert "\n" not in caught.value.message
     assert caught.value.exit_code == 2
+
+
+def test_conversations_of_a_file_are_held_to_their_end_unless_asked_otherwise(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"turns": ["a", "b", "c"]}\n{"turns": ["d"]}\n{"prompt": "e"}\n')
+    assert read_args({"dataset": str(rows)}).fields["turns"] == 3
+    assert read_args({"dataset": str(rows), "turns": 2}).fields["turns"] == 2
+    assert "turns" not in read_args({"dataset": "builtin"}).fields
 
 
 def test_a_dataset_with_a_bad_line_names_the_line(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ async def test_q_quits() -> None:
 async def test_help_lists_the_keys_of_the_screen_and_escape_closes_it() -> None:
     session = Recorder()
     fill(session.store)
-    async with console(session, (120, 46)) as pilot:
+    async with console(session, (200, 60)) as pilot:
         await pilot.press("question_mark")
         shown = await shows(pilot, "keys of the cockpit")
         for action in actions_for("cockpit"):

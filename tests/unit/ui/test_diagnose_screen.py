@@ -138,3 +138,22 @@ async def test_a_check_that_cannot_run_says_so() -> None:
         await shows(pilot, "ready")
         await pilot.press("c")
         await shows(pilot, "not finished", "the port of the server is not known")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_w_says_what_a_rate_would_take(size: tuple[int, int]) -> None:
+    facts = Facts(weights_gb=54.0, gpu="RTX A6000", tp=2, single_tps=37.0, accept_len=1.75, draft_tokens=1)
+    async with console(filled(), size) as pilot:
+        screen = await open_diagnose(pilot, facts=facts)
+        await pilot.press("w", *"70", "enter")
+        await shows(pilot, "what it would take", "acceptance length", "1.75 → 3.31", "37 now")
+        await pilot.press("end")
+        await shows(pilot, "GPUs that share the weights")
+        await pilot.press("w", *"a lot", "enter")
+        await shows(pilot, "'a lot' is no rate")
+        await pilot.press("escape")
+        await pilot.press("escape")
+        await until(pilot, lambda: "what it would take" not in text(pilot))
+        assert pilot.app.screen is screen
+        await pilot.press("escape")
+        await until(pilot, lambda: pilot.app.screen is not screen)

@@ -5,7 +5,8 @@ from typing import Any
 from console_feed import LEVELS, FakeHistory, Recorder, fill, level, run
 from console_screen import console, shows, text, until
 from tokpit.domain.run import Run
-from tokpit.ui.compare import differences, level_pairs
+from tokpit.insight.changes import differences
+from tokpit.ui.compare import level_pairs
 from tokpit.ui.screens.history import HistoryScreen
 
 

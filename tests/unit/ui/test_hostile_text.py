@@ -8,7 +8,7 @@ import pytest
 
 from console_feed import HOST, Recorder, fill, launch, link, server, sweep, text_line
 from console_screen import console, rows, shows, text, until
-from tokpit.domain.records import GpuRecord, HostRecord, LinkState, LogBatch, Problem
+from tokpit.domain.records import GpuRecord, HostRecord, LinkState, LogBatch, Problem, ServerSeen
 from tokpit.domain.text import sanitize
 from tokpit.transport.base import HostSpec
 from tokpit.ui.app import TokpitApp
@@ -50,7 +50,7 @@ async def test_names_models_reasons_and_problems_cannot_act() -> None:
     async with console(session) as pilot:
         for evil in LINES[:6]:
             session.host_specs[HOST] = HostSpec(name=HOST, label=evil)
-            session.store.add_server(server(served_name=evil, version=evil, log_path=evil))
+            session.store.apply(ServerSeen(0.0, server(served_name=evil, version=evil, log_path=evil)))
             session.store.apply(link(LinkState.LOST, reason=evil))
             session.store.apply(GpuRecord(HOST, time.time(), (), (Problem("X", evil),)))
             session.store.apply(HostRecord(HOST, time.time()))

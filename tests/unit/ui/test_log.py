@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,9 +13,13 @@ from tokpit.ui.widgets.log_model import LogModel
 from tokpit.ui.widgets.log_view import LogView
 
 
+def batch(lines: Sequence[LogRecord], t: float = 0.0) -> LogBatch:
+    return LogBatch("server", t, tuple(lines))
+
+
 def ring(*lines: LogRecord, capacity: int = 1000) -> LogRing:
     made = LogRing(capacity)
-    made.extend(lines, 0)
+    made.extend(batch(lines))
     return made
 
 
@@ -27,7 +32,7 @@ def test_following_shows_the_tail_and_paused_stays_while_lines_come() -> None:
     model.feed(log)
     assert [line.text for line in model.window(3)[1]] == ["line 48", "line 49", "line 50"]
     model.pause(3)
-    log.extend(numbered(20, 51), 0)
+    log.extend(batch(numbered(20, 51)))
     model.feed(log)
     assert [line.text for line in model.window(3)[1]] == ["line 48", "line 49", "line 50"]
     assert model.unseen == 20
@@ -49,7 +54,7 @@ def test_level_filter_keeps_only_that_level_and_new_lines_obey_it() -> None:
     log, model = ring(*numbered(40)), LogModel()
     model.feed(log)
     model.set_level("error")
-    log.extend(numbered(10, 41), 0)
+    log.extend(batch(numbered(10, 41)))
     model.feed(log)
     assert [line.number for line in model.rows] == [10, 20, 30, 40, 50]
     model.set_level("all")
@@ -99,7 +104,7 @@ def test_a_record_of_several_lines_is_shown_line_by_line() -> None:
 def test_memory_is_bounded_and_a_held_view_keeps_its_place_when_old_rows_leave() -> None:
     log, model = ring(capacity=500), LogModel(keep=200)
     for start in range(1, 2000, 50):
-        log.extend(numbered(50, start), 0)
+        log.extend(batch(numbered(50, start)))
         model.feed(log)
         if start == 1901:
             model.pause(10)
@@ -110,7 +115,7 @@ def test_memory_is_bounded_and_a_held_view_keeps_its_place_when_old_rows_leave()
 
 def test_more_lines_than_the_ring_holds_between_two_looks_do_not_break_it() -> None:
     log, model = ring(capacity=100), LogModel()
-    log.extend(numbered(1000), 0)
+    log.extend(batch(numbered(1000)))
     model.feed(log)
     assert [model.rows[0].number, model.rows[-1].number] == [901, 1000]
 
@@ -186,7 +191,7 @@ def test_polls_are_hidden_and_counted_but_a_failed_poll_and_other_requests_are_s
 def test_the_count_of_hidden_polls_follows_what_leaves_the_view() -> None:
     log, model = ring(capacity=500), LogModel(keep=100)
     for start in range(1, 1000, 20):
-        log.extend([access_line(start, "/metrics"), *numbered(19, start + 1)], 0)
+        log.extend(batch([access_line(start, "/metrics"), *numbered(19, start + 1)]))
         model.feed(log)
     model.set_level("all")
     assert model.polls == sum(line.poll for line in model.rows)

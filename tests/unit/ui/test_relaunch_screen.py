@@ -7,6 +7,7 @@ from textual.widgets import Input
 
 from console_feed import ARGV, Recorder, fill, launch, server
 from console_screen import console, shows, text, until
+from tokpit.domain.records import ServerSeen
 from tokpit.domain.server import ServerInfo
 from tokpit.engines.registry import engine
 from tokpit.errors import UsageError
@@ -159,7 +160,7 @@ async def test_y_copies_the_command_line_without_its_secret_and_a_huge_one_is_re
         assert "sk-feed-secret" not in line
         written.clear()
         huge = server(argv=(*ARGV, "--json-model-override-args", "x" * 70_000))
-        session.store.add_server(huge)
+        session.store.apply(ServerSeen(0.0, huge))
         await pilot.press("y")
         await shows(pilot, "is longer than")
         assert not any("]52;" in part for part in written)

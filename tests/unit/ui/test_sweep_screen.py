@@ -192,6 +192,59 @@ async def test_a_finished_sweep_explains_its_plateau_from_what_was_stored_with_i
         await shows(pilot, "The plateau is set by max_running_requests = 9.", "48 slots // 5 = 9", "Raise the state")
 
 
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}x{s[1]}")
+async def test_server_and_gpus_are_seen_beside_the_running_sweep(size: tuple[int, int]) -> None:
+    session = filled()
+    async with console(session, size) as pilot:
+        screen = await _open(pilot)
+        session.store.apply(sweep(3, op_id=screen.operation_id))
+        shown = await shows(pilot, "running ", "queued ", "tok/s", "GPU0 ")
+        row = next(row for row in shown.split("\n") if "queued " in row)
+        assert "KV" in row or "state" in row
+        session.store.apply(sweep(3, op_id=screen.operation_id, status="done", result={"run": "r-0012"}))
+        await until(pilot, lambda: "queued " not in text(pilot))
+
+
+async def test_errors_are_listed_while_the_level_still_runs() -> None:
+    session = filled()
+    async with console(session) as pilot:
+        screen = await _open(pilot)
+        running = sweep(3, op_id=screen.operation_id, errors={"5xx": "503 the queue is full"})
+        session.store.apply(running)
+        concurrency = running.live["concurrency"]
+        await shows(pilot, f"C={concurrency:.0f}, now: 5xx, first: 503 the queue is full")
+
+
+async def test_any_stored_run_can_be_laid_behind_the_chart() -> None:
+    session = filled()
+    session.stored.stored = (
+        run("r-0009", host="another", target="another:30000", note="last week"),
+        run("r-0008", kind="check", levels=()),
+        run("r-0007"),
+    )
+    async with console(session) as pilot:
+        screen = await _open(pilot)
+        await until(pilot, lambda: [one.id for one in screen.earlier] == ["r-0007"])
+        session.store.apply(sweep(2, op_id=screen.operation_id))
+        await shows(pilot, "203.1")
+        await until(pilot, lambda: pilot.app.focused is None)
+        await pilot.press("o")
+        shown = await shows(pilot, "Runs behind the chart", "r-0009", "another:30000", "last week")
+        assert "r-0008" not in shown
+        await pilot.press("space", "enter")
+        await until(pilot, lambda: [one.id for one in screen.earlier] == ["r-0009", "r-0007"])
+        await shows(pilot, "r-0009", "203.1")
+        await pilot.press("o")
+        await shows(pilot, "Runs behind the chart")
+        await pilot.press("space", "down", "space", "enter")
+        await until(pilot, lambda: screen.earlier == ())
+        await pilot.press("o")
+        await shows(pilot, "Runs behind the chart")
+        await pilot.press("space", "escape")
+        await until(pilot, lambda: pilot.app.screen is screen)
+        assert screen.earlier == ()
+
+
 async def _open(pilot: object) -> SweepScreen:
     await shows(pilot, "ready")  # type: ignore[arg-type]
     await pilot.press("s")  # type: ignore[attr-defined]

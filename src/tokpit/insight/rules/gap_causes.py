@@ -12,7 +12,19 @@ _KNOWN: tuple[tuple[float, tuple[str, ...], str], ...] = (
     # weight, words in a setting's name, what it changes
     (1.0, ("model_path", "model", "model_tag"), "other weights"),
     (0.95, ("quantization", "load_format", "torch_dtype", "dtype"), "bytes read a step"),
-    (0.9, ("speculative", "spec_", "num_speculative"), "acceptance length and cost of a step"),
+    (
+        0.9,
+        (
+            "speculative",
+            "num_speculative",
+            "spec_method",
+            "spec_steps",
+            "spec_topk",
+            "spec_draft_tokens",
+            "draft_model",
+        ),
+        "acceptance length and cost of a step",
+    ),
     (
         0.85,
         ("tp_size", "tensor_parallel", "tp", "pp_size", "pipeline_parallel"),
@@ -21,6 +33,11 @@ _KNOWN: tuple[tuple[float, tuple[str, ...], str], ...] = (
     (0.8, ("cuda_graph", "enforce_eager", "compilation", "torch_compile"), "launches"),
     (0.75, ("engine",), "another engine"),
     (0.6, ("version",), "another release"),
+    (
+        0.55,
+        ("max_running", "state_slots", "kv_tokens", "mem_fraction", "prefix_cache", "hicache", "hicache_gb"),
+        "how many run at once, and what is kept of their prompts",
+    ),
     (0.5, ("attention_backend", "sampling_backend", "moe", "gemm", "linear_attn"), "kernels"),
     (0.4, ("kv_cache_dtype", "kv_dtype"), "bytes of the context"),
     (0.3, ("custom_all_reduce", "nccl"), "communication"),
@@ -31,6 +48,7 @@ _NEVER = (
     *("max_running", "max_num_seqs", "mem_fraction", "gpu_memory_utilization", "max_mamba", "hicache", "revision"),
     *("watchdog", "download", "tokenizer_worker", "trust_remote", "crash_dump", "max_queued", "device"),
 )
+_PLACE = frozenset({"port", "listen", "host", "served_name", "metrics", "reasoning_parser", "tool_parser"})
 _MOST = 6
 
 
@@ -78,12 +96,15 @@ def ranked_differences(before: Setup, now: Setup) -> list[tuple[float, str, str,
         old, new = before.settings.get(name), now.settings.get(name)
         if old is None or new is None or old == new or any(word in name for word in _NEVER):
             continue
-        weight, what = _weigh(name)
+        weight, what = weigh(name)
         found.append((weight, name, old, new, what))
     return sorted(found, key=lambda item: -item[0])
 
 
-def _weigh(name: str) -> tuple[float, str]:
+def weigh(name: str) -> tuple[float, str]:
+    """How likely a setting of this name changes the speed of one stream (0..1), and by what; 0: a matter of place."""
+    if name in _PLACE:
+        return 0.0, "where the server is, not how fast"
     for weight, words, what in _KNOWN:
         if name in words or any(len(word) > 5 and word in name for word in words):
             return weight, what

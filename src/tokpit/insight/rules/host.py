@@ -104,3 +104,60 @@ def cgroup(evidence: Evidence) -> Sequence[Finding]:
             next_action="Size the host cache by the container's limit, or raise the limit.",
         ),
     )
+
+
+def steal(evidence: Evidence) -> Sequence[Finding]:
+    """Processor time that a virtual machine wanted and did not get."""
+    share = _share(evidence.facts.cpu_steal)
+    if share < 0.03:
+        return ()
+    return (
+        Finding(
+            code="CPU_STEAL",
+            severity="warning",
+            claim=f"The hypervisor took {percent(share)} of the processor time for others: launches, tokenization and "
+            "scheduling wait for it, and so does a client on this host.",
+            next_action="Measure on a machine of its own, or with dedicated cores; levels taken so are in doubt.",
+            figures={"steal": share},
+        ),
+    )
+
+
+def pressure(evidence: Evidence) -> Sequence[Finding]:
+    """Tasks that stood still because memory had to be reclaimed first."""
+    share = _share(evidence.facts.mem_pressure)
+    if share < 0.05:
+        return ()
+    return (
+        Finding(
+            code="MEMORY_PRESSURE",
+            severity="warning",
+            claim=f"Something waited for memory in {percent(share)} of the last 10 s: pages are being reclaimed, and "
+            "the server stalls with them.",
+            next_action="Make the host cache smaller, raise the container's limit, or stop what else uses memory.",
+            figures={"pressure": share},
+        ),
+    )
+
+
+def numa(evidence: Evidence) -> Sequence[Finding]:
+    """A server that runs on the processors of the other socket."""
+    f = evidence.facts
+    if f.gpu_numa is None or f.cpu_numa is None or f.gpu_numa == f.cpu_numa:
+        return ()
+    return (
+        Finding(
+            code="NUMA_REMOTE",
+            severity="warning",
+            claim=f"The server runs on NUMA node {f.cpu_numa}, its GPU hangs on node {f.gpu_numa}: copies to and from "
+            "the GPU cross the link between the sockets.",
+            confidence="likely",
+            next_action=f"Start it with numactl --cpunodebind={f.gpu_numa} --membind={f.gpu_numa}; a host cache "
+            "suffers most.",
+        ),
+    )
+
+
+def _share(value: float | None) -> float:
+    """A share that may have been given in percent."""
+    return 0.0 if value is None else value / 100 if value > 1 else value

@@ -10,6 +10,7 @@ from tokpit.insight.evidence import Evidence
 from tokpit.insight.rules.log_words import place
 from tokpit.insight.words import num
 
+_AR_CAUSE = re.compile(r"pcie|support|p2p|peer|platform|capab|nvlink|topolog|more than", re.I)
 _OFFLOADED = re.compile(r"offloaded (\d{1,4})/(\d{1,4}) layers to GPU")
 
 
@@ -17,9 +18,8 @@ def custom_allreduce(evidence: Evidence) -> Sequence[Finding]:
     """Tensor parallelism without the engine's own all-reduce."""
     found = []
     for log in evidence.logs:
-        lines = [
-            x for x in log.notes.get("custom_allreduce", ()) if "pcie" in x[1].lower() or "support" in x[1].lower()
-        ]
+        # An engine says so for a single GPU as well, and where a flag asked for it: neither costs anything unknown.
+        lines = [x for x in log.notes.get("custom_allreduce", ()) if _AR_CAUSE.search(x[1])]
         if lines:
             number, text = lines[0]
             found.append(

@@ -97,7 +97,11 @@ def _wasteful(log: Digest, rows: list[Row], evidence: Evidence) -> Finding | Non
         return None
     length = median(r.accept_len or 1.0 for r in spoken)
     rate = median(r.accept_rate or 0.0 for r in spoken)
-    k = draft_length(evidence.facts) or max(1, round((length - 1) / rate))
+    return _waste(length, rate, draft_length(evidence.facts), some(log, spoken))
+
+
+def _waste(length: float, rate: float, drafted: int | None, evidence: tuple[str, ...]) -> Finding | None:
+    k = drafted or max(1, round((length - 1) / rate))
     # Trees draft many tokens of which one path is accepted: their rate is low by nature.
     if rate >= 0.3 or length >= min(1 + 0.4 * k, 2.0) or k < 2:
         return None
@@ -107,11 +111,39 @@ def _wasteful(log: Digest, rows: list[Row], evidence: Evidence) -> Finding | Non
         code="DRAFT_WASTEFUL",
         severity="warning",
         claim=f"Of {k} tokens drafted a step {percent(rate)} are accepted: the acceptance length of {num(length)} "
-        f"would "
-        "nearly be reached with fewer.",
+        "would nearly be reached with fewer.",
         arithmetic=f"p = {num(p or 0, 2)} a token gives {shorter}" if shorter else "",
-        evidence=some(log, spoken),
+        evidence=evidence,
         confidence="likely",
         next_action="Draft fewer tokens a step and compare tok/s.",
         figures={"accept_rate": rate, "accept_len": length, "draft_tokens": float(k)},
     )
+
+
+def told(evidence: Evidence) -> Sequence[Finding]:
+    """Acceptance as somebody states it: nothing accepted at all, or little of much. Logs say more, and go first."""
+    f = evidence.facts
+    if any(row.accept_len is not None or row.drafted is not None for log in evidence.logs for row in log.rows):
+        return ()
+    speculates = bool(f.draft_tokens or f.spec_tps or f.accept_rate == 0)
+    nothing = f.accept_len is not None and f.accept_len < 1.005 and not f.accept_rate
+    positions = bool(f.per_position) and not any(f.per_position or ())
+    if speculates and (nothing or positions or (f.accept_rate == 0 and f.accept_len is None)):
+        figure = f"the acceptance length is {num(f.accept_len)}" if f.accept_len is not None else "the rate is 0"
+        return (
+            Finding(
+                code="DRAFT_DEAD",
+                severity="error",
+                claim=f"No draft token is accepted ({figure}): the draft's weights are wrong or not loaded, it is not "
+                "merely weak.",
+                confidence="likely",
+                next_action="See in the log whether it is exactly 1.00 on every line, and whether weights were unused "
+                "or missing; use another file or checkpoint, or turn speculation off.",
+            ),
+        )
+    if f.accept_len is None or f.accept_len <= 1 or f.baseline_tps:
+        return ()  # with a rate without speculation the price is known, and its own rule judges
+    k = draft_length(f)
+    rate = f.accept_rate or ((f.accept_len - 1) / k if k else None)
+    waste = _waste(f.accept_len, rate, k, ()) if rate else None
+    return (waste,) if waste is not None else ()

@@ -20,7 +20,7 @@ def repeated(evidence: Evidence) -> Sequence[Finding]:
 
 
 def _repeated(log: Digest, evidence: Evidence) -> Finding | None:
-    if evidence.facts.prefix_cache is False:
+    if evidence.facts.prefix_cache is False or evidence.facts.prompt_kind in ("random", "unique"):
         return None
     rows = [r for r in log.of(PREFILL) if r.line > log.start_line and r.new_tokens and r.cached_tokens is not None]
     same: dict[float, int] = {}

@@ -29,11 +29,13 @@ class BrailleCanvas:
         for curve in chart.curves:
             _plot(chart, curve, bits, owner)
         marks = {_scale(x, chart.x_range, plot_w) for x in chart.marks if chart.x_range[0] <= x <= chart.x_range[1]}
+        inside = chart.cursor is not None and chart.x_range[0] <= chart.cursor <= chart.x_range[1]
+        cursor = _scale(chart.cursor, chart.x_range, plot_w) if inside and chart.cursor is not None else -1
         labels = tick_rows(chart.y_ticks, chart.y_range, plot_h)
         rows: list[Row] = []
         for y in range(plot_h):
             row: list[Span] = [(labels.get(y, "").rjust(gutter), "axis"), ("┤" if y in labels else "│", "axis")]
-            row.extend(_runs(bits[y], owner[y], marks, grid=y in labels))
+            row.extend(_runs(bits[y], owner[y], marks, cursor, grid=y in labels))
             rows.append(row)
         if x_row:
             rows.append(x_axis_row(chart, gutter + 1, plot_w))
@@ -102,11 +104,13 @@ def _line(start: tuple[int, int], end: tuple[int, int], put: Callable[[int, int]
         put(round(x0 + (x1 - x0) * n / steps), round(y0 + (y1 - y0) * n / steps))
 
 
-def _runs(bits: list[int], owner: list[str], marks: set[int], *, grid: bool) -> list[Span]:
+def _runs(bits: list[int], owner: list[str], marks: set[int], cursor: int, *, grid: bool) -> list[Span]:
     spans: list[Span] = []
     text, style = "", ""
     for x, (dots, who) in enumerate(zip(bits, owner, strict=True)):
-        if dots:
+        if x == cursor:
+            char, char_style = "┃", "accent"
+        elif dots:
             char, char_style = chr(0x2800 + dots), who
         elif x in marks:
             char, char_style = "┊", "mark"

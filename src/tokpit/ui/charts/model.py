@@ -34,6 +34,8 @@ class Chart:
     x_ticks: tuple[Tick, ...] = ()
     y_ticks: tuple[Tick, ...] = ()
     marks: tuple[float, ...] = field(default=())
+    cursor: float | None = None
+    """x of the moment at which everything is read."""
 
 
 class ChartCanvas(Protocol):
@@ -63,13 +65,13 @@ def y_ticks(low: float, high: float, rows: int, label: Callable[[float], str]) -
     return tuple((value, label(value)) for value in values)
 
 
-def time_ticks(now: float, window_s: float, cells: int) -> tuple[Tick, ...]:
-    """Ticks of a time axis that ends now: `-5m`, `-2m30s`, `now`."""
+def time_ticks(now: float, window_s: float, cells: int, end: str = "now") -> tuple[Tick, ...]:
+    """Ticks of a time axis that ends now: `-5m`, `-2m30s`, `now` (or what `end` calls its right edge)."""
     parts = 4 if cells >= 70 else 2 if cells >= 24 else 1
 
     def label(back: float) -> str:
         if back < 1:
-            return "now"
+            return end
         minutes, rest = divmod(round(back), 60)
         return f"-{minutes}m{rest:02d}s" if minutes and rest else f"-{minutes}m" if minutes else f"-{rest}s"
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from textual import events
+
 from tokpit.domain.metrics import metric
 from tokpit.store.live import Series, ServerState
 from tokpit.ui import figures
-from tokpit.ui.charts.braille import BrailleCanvas
+from tokpit.ui.charts.braille import BrailleCanvas, gutter_width
 from tokpit.ui.charts.model import Chart, ChartCanvas, Curve, nice_top, time_ticks, with_gaps, y_ticks
 from tokpit.ui.charts.plotext_canvas import PlotextCanvas
 from tokpit.ui.palette import SERIES
@@ -87,6 +91,8 @@ class ChartPanel(Panel):
         self._braille: ChartCanvas = BrailleCanvas()
         self._plotext: ChartCanvas = PlotextCanvas()
         self.min_interval_s = 0.45
+        self._plot = (0, 0, 0.0, 0.0)
+        """Cells left of the plot, its cells, its range of time."""
 
     def topics(self) -> Sequence[str]:
         """The server."""
@@ -94,7 +100,7 @@ class ChartPanel(Panel):
 
     def canvas(self, width: int, height: int) -> ChartCanvas:
         """The engine for this size; the larger one at most once a second."""
-        ready = getattr(self.app, "plotext_ready", False)
+        ready = getattr(self.app, "plotext_ready", False) and self.view.past is None
         large = width >= PLOTEXT_MIN[0] and height >= PLOTEXT_MIN[1]
         if ready and (self._engine == "plotext" or (self._engine == "auto" and large)):
             self.min_interval_s = 0.95
@@ -146,7 +152,22 @@ class ChartPanel(Panel):
         if not self.has_data(server):
             note = server.facts.get("metrics_note") if self.spec.always else None
             return [[(line, "dim")] for line in wrap(safe(note) if note else "no figures yet", width)]
-        return self.canvas(width, height).draw(self.chart(server, width, height), width, height)
+        whole = self.view.live_server or server
+        chart = self.chart(whole, width, height)
+        gutter = gutter_width(chart.y_ticks) + 1
+        self._plot = (gutter, max(1, width - gutter), *chart.x_range)
+        return self.canvas(width, height).draw(chart, width, height)
+
+    def on_click(self, event: events.Click) -> None:
+        """Read everything at the moment that was pointed at."""
+        gutter, cells, start, end = self._plot
+        x = event.x - (self.size.width - self.inner_size().width) // 2 - gutter
+        if self.view.host is None or not 0 <= x < cells or cells < 2:
+            return
+        from tokpit.ui.screens.timekeys import TimedScreen
+
+        wall = self.view.clock.wall_of(self.view.host, start + (end - start) * x / (cells - 1))
+        self.post_message(TimedScreen.TimeChosen(wall))
 
     def chart(self, server: ServerState, width: int, height: int) -> Chart:
         """The chart as data, for a body of that size."""
@@ -160,6 +181,9 @@ class ChartPanel(Panel):
             if series is None or series.last is None:
                 continue
             xs, ys = series.since(start)
+            if self.view.past is not None:
+                kept = bisect_right(xs, now)
+                xs, ys = xs[:kept], ys[:kept]
             gap = _gap(series, self.view)
             curves.append(Curve(tag, style, *with_gaps(xs, ys, gap)))
             top = max(top, max(ys, default=0.0))
@@ -174,10 +198,17 @@ class ChartPanel(Panel):
             tuple(reversed(curves)),
             (start, now),
             (self.spec.low, high),
-            time_ticks(now, self.view.window_s, width - 6) if height >= 4 else (),
+            time_ticks(now, self.view.window_s, width - 6, self._end_label(now)) if height >= 4 else (),
             ticks,
             marks,
+            self.view.now() if self.view.past is not None else None,
         )
+
+    def _end_label(self, end: float) -> str:
+        """What stands at the right edge: `now`, or the time of day (UTC, on the host's clock)."""
+        if self.view.past is None and self.view.player is None:
+            return "now"
+        return time.strftime("%H:%M:%S", time.gmtime(end))
 
     def _sampled(self, server: ServerState) -> bool:
         series = server.series.get("max_running_reqs")
@@ -185,8 +216,8 @@ class ChartPanel(Panel):
 
     def _end(self, server: ServerState) -> float:
         """The right edge: now; the newest figure of a server that has gone, so that its last minutes stay in view."""
-        if server.alive:
-            return self.view.now()
+        if server.alive or self.view.past is not None:
+            return self.view.edge_now()
         return max((s.last_t or 0.0 for s in server.series.values()), default=self.view.now())
 
 

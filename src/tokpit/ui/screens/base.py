@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from textual.screen import Screen
 
+from tokpit.domain.records import Operation
 from tokpit.domain.text import mask_secrets
 from tokpit.errors import TokpitError
 from tokpit.ui.session_protocol import SessionLike
@@ -56,6 +57,22 @@ class PumpedScreen(Screen[None]):
     def action_command_palette(self) -> None:
         """The command palette, also where a widget has the focus."""
         self.app.action_command_palette()
+
+
+class OperationScreen(PumpedScreen):
+    """A screen that starts an operation and follows it by its id."""
+
+    operation_id = ""
+
+    def operation(self) -> Operation | None:
+        """What this screen started."""
+        return self.view.store.operations.get(self.operation_id)
+
+    @property
+    def running(self) -> bool:
+        """Whether it is under way."""
+        operation = self.operation()
+        return operation is not None and operation.status == "running"
 
 
 async def attempt(console: TokpitApp, command_id: str, **args: Any) -> Any:

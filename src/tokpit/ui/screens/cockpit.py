@@ -12,7 +12,8 @@ from textual.widgets import Input
 from tokpit.transport.base import quote
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.charts.panel import LIVE_CHARTS, ChartPanel
-from tokpit.ui.screens.base import PumpedScreen, copy, tell
+from tokpit.ui.screens.base import copy, tell
+from tokpit.ui.screens.timekeys import TimedScreen
 from tokpit.ui.text import Row, safe
 from tokpit.ui.view import View
 from tokpit.ui.widgets.flags import FlagsPanel
@@ -21,6 +22,7 @@ from tokpit.ui.widgets.hardware import GpuPanel, MemoryPanel
 from tokpit.ui.widgets.header import Header, link_trouble
 from tokpit.ui.widgets.log_view import LogView
 from tokpit.ui.widgets.panel import Panel
+from tokpit.ui.widgets.timebar import TimeBar
 from tokpit.ui.widgets.tree import HostTree
 
 FLAGS_MIN_ROWS = 6
@@ -68,7 +70,7 @@ class Empty(Panel):
         ]
 
 
-class Cockpit(PumpedScreen):
+class Cockpit(TimedScreen):
     """See the module docstring. Panels fold by size: the larger the terminal, the more charts."""
 
     BINDINGS = bindings_for("cockpit")
@@ -87,6 +89,8 @@ class Cockpit(PumpedScreen):
         self._shown: tuple[str, ...] = ()
         self._folded_for: tuple[object, ...] = ()
         self._zoomed: Panel | None = None
+        self._asked = "search"
+        """What the line below the log is for: `search` or `filter`."""
 
     def compose(self) -> ComposeResult:
         """Header, tree and hardware left, charts and log right, keys below."""
@@ -103,6 +107,7 @@ class Cockpit(PumpedScreen):
                     yield from self._charts
                 yield LogView(self.view)
                 yield Input(placeholder="regular expression; enter searches, esc closes", id="search", compact=True)
+        yield TimeBar(self.view)
         yield Footer("cockpit")
 
     def on_mount(self) -> None:
@@ -116,6 +121,7 @@ class Cockpit(PumpedScreen):
 
     def before_pump(self) -> None:
         """Select the first server found; fold panels by what there is to show."""
+        super().before_pump()
         self.console.follow_selection()
         self.fold()
 
@@ -135,11 +141,12 @@ class Cockpit(PumpedScreen):
             gpus.wanted_rows(),
             self.query_one(HostTree).wanted_rows(),
             self._zoomed,
+            self.query_one(TimeBar).wanted(),
         )
         if key == self._folded_for or not width:
             return
         self._folded_for = key
-        rows = height - 3
+        rows = height - 3 - self.query_one(TimeBar).wanted()
         left = 25 if width < 100 else 32 if width < 160 else 38
         self.query_one("#left").styles.width = left
         self.query_one("#left").display = self._zoomed is None and width >= 60
@@ -187,8 +194,11 @@ class Cockpit(PumpedScreen):
         self.console.open_relaunch()
 
     def action_copy_line(self) -> None:
-        """The selected server's command line, to the terminal's clipboard."""
-        if self.view.server is None or not self.view.server.info.argv:
+        """The selected server's command line, or what the log shows, to the terminal's clipboard."""
+        log = self.query_one(LogView)
+        if log.has_focus and log.model.rows:
+            copy(self.console, log.chosen_text(), "the line" if log.model.hit is not None else "the rows in view")
+        elif self.view.server is None or not self.view.server.info.argv:
             tell(self.console, "no command line is known: no server is selected, or its process could not be read")
         else:
             copy(self.console, quote(self.view.server.info.argv), "the command line")
@@ -217,12 +227,18 @@ class Cockpit(PumpedScreen):
         if self.view.host is not None:
             self.console.refresh_host(self.view.host)
 
-    def action_pause(self) -> None:
-        """Hold the log still, or follow it."""
-        self.query_one(LogView).toggle_pause()
+    def moved(self) -> None:
+        """The log goes to the same moment."""
+        log = self.query_one(LogView)
+        if self.view.past is None:
+            log.action_follow()
+        else:
+            log.go_to(self.view.now())
 
     def action_follow(self) -> None:
-        """The end of the log."""
+        """The end of the log, and everything else as it is now."""
+        if self.view.past is not None:
+            self.release()
         self.query_one(LogView).action_follow()
 
     def action_level(self) -> None:
@@ -232,6 +248,12 @@ class Cockpit(PumpedScreen):
     def action_find(self, step: int) -> None:
         """Next or previous match."""
         self.query_one(LogView).find(step)
+
+    def action_export(self) -> None:
+        """Log, figures and screen, into files."""
+        from tokpit.ui.exporting import export_cockpit
+
+        export_cockpit(self.console, self.view, self.query_one(LogView).model)
 
     def action_window(self, factor: float) -> None:
         """Charts show more or less time."""
@@ -250,27 +272,43 @@ class Cockpit(PumpedScreen):
         self.redraw_all()
 
     def action_search(self) -> None:
-        """Open the search line."""
+        """Open the line for a pattern to search."""
+        self._open_line("search", "regular expression; enter searches, esc closes")
+
+    def action_filter(self) -> None:
+        """Open the line for a pattern to filter by."""
+        self._open_line("filter", "show only lines with this regular expression; !regex: only the others; empty: all")
+
+    def _open_line(self, asked: str, hint: str) -> None:
         line = self.query_one("#search", Input)
+        self._asked = asked
+        kept = self.query_one(LogView).model.kept
+        line.value = kept.pattern if asked == "filter" and kept is not None else ""
+        line.placeholder = hint
         line.add_class("open")
         line.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Search; the line closes, `n` and `N` go on."""
-        self.query_one(LogView).search(event.value)
+        """Search or filter; the line closes, `n` and `N` go on."""
+        log = self.query_one(LogView)
+        (log.filter if self._asked == "filter" else log.search)(event.value)
         self._close_search()
 
     def on_key(self, event: events.Key) -> None:
-        """Escape closes the search line and forgets the pattern."""
+        """Escape closes the line and forgets the pattern; then it ends a zoom, then held time."""
         line = self.query_one("#search", Input)
-        if event.key == "escape" and line.has_class("open"):
-            event.stop()
+        if event.key != "escape":
+            return
+        event.stop()
+        if line.has_class("open"):
             line.value = ""
-            self.query_one(LogView).search("")
+            log = self.query_one(LogView)
+            (log.filter if self._asked == "filter" else log.search)("")
             self._close_search()
-        elif event.key == "escape" and self._zoomed is not None:
-            event.stop()
+        elif self._zoomed is not None:
             self.action_zoom()
+        elif self.view.past is not None:
+            self.release()
 
     def _close_search(self) -> None:
         self.query_one("#search", Input).remove_class("open")

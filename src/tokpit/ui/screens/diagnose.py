@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from textual import on
 from textual.app import ComposeResult
+from textual.widgets import Input
 
 from tokpit.domain.finding import Finding
 from tokpit.domain.server import ServerInfo
-from tokpit.errors import TokpitError
+from tokpit.errors import TokpitError, UsageError
+from tokpit.report.console import finding_text
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.levels import same_subject
 from tokpit.ui.screens.base import PumpedScreen, copy, open_history, tell
@@ -18,6 +21,7 @@ from tokpit.ui.view import Diagnosed, View, model_name
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.header import Header
 from tokpit.ui.widgets.levels import hanging
+from tokpit.ui.widgets.reach import ASK, ReachPanel, asked
 from tokpit.ui.widgets.scrolled import ScrolledPanel
 
 _SIGNS = {"error": ("✗ ", "bad"), "warning": ("! ", "warn"), "info": ("· ", "dim")}
@@ -109,15 +113,26 @@ class DiagnoseScreen(PumpedScreen):
 
     BINDINGS = bindings_for("diagnose")
     AUTO_FOCUS = "#findings"
+    CSS = """
+    DiagnoseScreen FindingsPanel { height: 1fr; }
+    DiagnoseScreen ReachPanel { height: 55%; display: none; }
+    DiagnoseScreen ReachPanel.open { display: block; }
+    DiagnoseScreen #rate { display: none; height: 1; border: none; padding: 0 1; background: $panel; }
+    DiagnoseScreen #rate.open { display: block; }
+    """
 
     def __init__(self, view: View, info: ServerInfo) -> None:
         super().__init__(view)
         self.info = info
+        self._facts: Any = None
+        self._curve: Any = None
 
     def compose(self) -> ComposeResult:
         """Header, findings, keys."""
         yield Header(self.view)
         yield FindingsPanel()
+        yield ReachPanel()
+        yield Input(placeholder=f"{ASK}; enter says what it takes, esc closes", id="rate", compact=True)
         yield Footer("diagnose")
 
     def on_mount(self) -> None:
@@ -136,6 +151,13 @@ class DiagnoseScreen(PumpedScreen):
         from tokpit.ops.diagnose import Sources, diagnose_all
 
         panel = self.query_one(FindingsPanel)
+        if self.view.player is not None or self.view.past is not None:
+            from tokpit.ops.diagnose_store import diagnose_store
+
+            then = diagnose_store(self.view.store, self.info.id)
+            note = "from what was recorded up to this moment; the host itself was not asked"
+            self.fill(then.findings, (*then.notes, note), then.facts)
+            return
         try:
             runs = await self._newest_sweep()
             found = await diagnose_all(self.view.session, Sources(target=self.info.id, runs=runs))  # type: ignore[arg-type]  # the console's session is one of ops
@@ -143,7 +165,7 @@ class DiagnoseScreen(PumpedScreen):
             panel.problem = error.message + (f" ({error.hint})" if error.hint else "")
             panel.redraw()
             return
-        self.fill(found.findings, found.notes, found.facts)
+        self.fill(found.findings, found.notes, found.facts, found.curve)
 
     async def _newest_sweep(self) -> tuple[str, ...]:
         """The newest sweep of this very process, whose curve says more than the log alone."""
@@ -156,13 +178,16 @@ class DiagnoseScreen(PumpedScreen):
                 return (run.id,)
         return ()
 
-    def fill(self, findings: Sequence[Finding], notes: Sequence[str] = (), facts: Any = None) -> None:
+    def fill(
+        self, findings: Sequence[Finding], notes: Sequence[str] = (), facts: Any = None, curve: Any = None
+    ) -> None:
         """Show these findings, and keep them for the cockpit's header."""
         from tokpit.insight.roofline import roofline
 
         panel = self.query_one(FindingsPanel)
         panel.findings, panel.notes, panel.problem = tuple(findings), tuple(notes), ""
         panel.cursor, panel.top, panel.opened = 0, 0, set()
+        self._facts, self._curve = facts, curve
         roof = roofline(facts) if facts is not None else None
         self.view.diagnosed[self.info.id] = Diagnosed(
             self.view.now(),
@@ -184,17 +209,48 @@ class DiagnoseScreen(PumpedScreen):
             return
         copy(self.console, finding_text(panel.findings[panel.cursor], self.info.label), "the finding")
 
+    def action_reach(self) -> None:
+        """Ask for a rate."""
+        line = self.query_one("#rate", Input)
+        line.add_class("open")
+        line.focus()
+
+    @on(Input.Submitted, "#rate")
+    def _asked(self, event: Input.Submitted) -> None:
+        from tokpit.insight.facts import Facts
+        from tokpit.insight.solver import reach_all, reach_one
+
+        try:
+            everything, rate = asked(event.value)
+        except UsageError as error:
+            tell(self.console, error.message, hint=error.hint, bad=True)
+            return
+        panel = self.query_one(ReachPanel)
+        facts = self._facts or Facts()
+        panel.reach = reach_all(facts, self._curve, rate) if everything else reach_one(facts, rate)
+        panel.top = 0
+        panel.add_class("open")
+        self.query_one("#rate", Input).remove_class("open")
+        panel.focus()
+        self.redraw_all()
+
+    def action_export(self) -> None:
+        """Every finding with what it rests on, into a file."""
+        from tokpit.ui.exporting import export
+
+        found = self.query_one(FindingsPanel).findings
+        if not found:
+            tell(self.console, "there is no finding to export")
+            return
+        texts = "\n\n".join(finding_text(finding, self.info.label) for finding in found)
+        export(self.console, f"findings-{self.info.label}", {"findings.txt": texts + "\n"})
+
     def action_leave(self) -> None:
-        """Back."""
+        """Close what is open, the question first; then back."""
+        for one in (self.query_one("#rate", Input), self.query_one(ReachPanel)):
+            if one.has_class("open"):
+                one.remove_class("open")
+                self.query_one(FindingsPanel).focus()
+                self.redraw_all()
+                return
         self.app.pop_screen()
-
-
-def finding_text(finding: Finding, label: str) -> str:
-    """A finding as plain lines, for a ticket or a message."""
-    lines = [f"{label}: {finding.claim}", f"[{finding.code}, {finding.severity}, {finding.confidence}]"]
-    if finding.arithmetic:
-        lines.append(finding.arithmetic)
-    lines += [f"  {line}" for line in finding.evidence]
-    if finding.next_action:
-        lines.append(f"next: {finding.next_action}")
-    return "\n".join(lines)

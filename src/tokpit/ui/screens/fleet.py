@@ -11,13 +11,14 @@ from tokpit.domain.records import LinkState
 from tokpit.store.live import HostState, ServerState
 from tokpit.ui import figures
 from tokpit.ui.actions import bindings_for
-from tokpit.ui.screens.base import PumpedScreen
+from tokpit.ui.screens.timekeys import TimedScreen
 from tokpit.ui.text import Row, Span, crop, fit, safe
 from tokpit.ui.view import View, engine_title, model_name, phase_of, simulated_label
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.header import LINKS, PHASES, link_trouble
 from tokpit.ui.widgets.panel import Panel
 from tokpit.ui.widgets.scrolled import ScrolledPanel
+from tokpit.ui.widgets.timebar import TimeBar
 from tokpit.ui.widgets.tree import short_gpu
 
 WIDE, MIDDLE = 150, 110
@@ -210,7 +211,7 @@ class Title(Panel):
         return [[(" tokpit ", "brand")]]
 
 
-class FleetScreen(PumpedScreen):
+class FleetScreen(TimedScreen):
     """See the module docstring."""
 
     BINDINGS = bindings_for("fleet")
@@ -220,10 +221,12 @@ class FleetScreen(PumpedScreen):
         """Title, hosts, keys."""
         yield Title()
         yield FleetPanel(self.view)
+        yield TimeBar(self.view)
         yield Footer("fleet")
 
     def before_pump(self) -> None:
         """Servers found meanwhile are watched as well."""
+        super().before_pump()
         self.console.watch_all()
 
     def action_choose(self) -> None:
@@ -240,12 +243,6 @@ class FleetScreen(PumpedScreen):
         """Look at the host under the cursor again."""
         if (name := self.query_one(FleetPanel).chosen()) is not None:
             self.console.refresh_host(name)
-
-    def on_key(self, event: events.Key) -> None:
-        """Escape goes back, as everywhere."""
-        if event.key == "escape":
-            event.stop()
-            self.action_leave()
 
     def action_leave(self) -> None:
         """Back to the cockpit as it was."""

@@ -12,10 +12,12 @@ from textual.widgets import DataTable, Static
 
 from tokpit.domain.run import Level, Run
 from tokpit.errors import TokpitError
+from tokpit.insight.changes import differences
 from tokpit.ui import figures
 from tokpit.ui.actions import bindings_for
-from tokpit.ui.compare import differences, level_pairs
+from tokpit.ui.compare import level_pairs
 from tokpit.ui.screens.base import PumpedScreen, open_history, tell
+from tokpit.ui.screens.pickruns import PICKED
 from tokpit.ui.text import Row, Span, content, crop, fit, safe
 from tokpit.ui.view import View, model_name
 from tokpit.ui.widgets.footer import Footer
@@ -24,7 +26,6 @@ from tokpit.ui.widgets.panel import Panel
 from tokpit.ui.widgets.scrolled import ScrolledPanel
 
 LIMIT = 200
-PICKED = "◆"
 _STATUS = {"done": "good", "failed": "bad", "stopped": "warn", "running": "accent"}
 
 
@@ -237,6 +238,17 @@ class HistoryScreen(PumpedScreen):
         if len(self.picked) == 1:
             tell(self.console, "one run is picked: space on another compares them")
         self._show(self.runs[run_id])
+
+    def action_export(self) -> None:
+        """The run under the cursor, into files."""
+        from tokpit.report.console import run_csv, run_json
+        from tokpit.ui.exporting import export
+
+        run = self.query_one(RunPanel).run
+        if run is None:
+            tell(self.console, "there is no run to export")
+        else:
+            export(self.console, f"run-{run.id}", {"run.json": run_json(run), "levels.csv": run_csv(run)})
 
     def action_measure(self) -> None:
         """The chart's next measure."""

@@ -11,7 +11,6 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input, Select, Static
 
 from tokpit.config.profiles import load_profiles
-from tokpit.domain.records import Operation
 from tokpit.domain.settings import LaunchSpec
 from tokpit.domain.text import mask_secrets
 from tokpit.engines.registry import titles
@@ -22,7 +21,7 @@ from tokpit.ui.examining import Examiner
 from tokpit.ui.forms import LAUNCH_FIELDS, command_line, described, first_values, preview
 from tokpit.ui.picking import pickable
 from tokpit.ui.relaunching import spec_on, spec_values
-from tokpit.ui.screens.base import PumpedScreen, copy, tell
+from tokpit.ui.screens.base import OperationScreen, copy, tell
 from tokpit.ui.text import content, safe
 from tokpit.ui.view import View
 from tokpit.ui.widgets.checks import ChecksPanel
@@ -56,30 +55,20 @@ START_CSS = (
 """For `{name}`, because a screen's rules are bound to its own class."""
 
 
-class StartForm(PumpedScreen):
+class StartForm(OperationScreen):
     """A form, what would be started as it stands, and the steps once it has been. Leaving ends no launch under way."""
 
     FIELDS = LAUNCH_FIELDS
+    command = "server.launch"
 
     def __init__(self, view: View, host: str) -> None:
         super().__init__(view)
         self.host = host
         self.problem = ""
-        self.operation_id = ""
 
     def fields(self) -> dict[str, str]:
         """What the form holds."""
         return {name: self.query_one(f"#field-{name}", Input).value for name, _, _ in self.FIELDS}
-
-    def operation(self) -> Operation | None:
-        """The launch that this screen started."""
-        return self.view.store.operations.get(self.operation_id)
-
-    @property
-    def running(self) -> bool:
-        """Whether it is under way."""
-        operation = self.operation()
-        return operation is not None and operation.status == "running"
 
     def inputs(self, values: Mapping[str, str]) -> ComposeResult:
         """One labelled line a field."""
@@ -87,6 +76,35 @@ class StartForm(PumpedScreen):
             with Horizontal():
                 yield Static(content(label), classes="label")
                 yield Input(value=values.get(name, ""), placeholder=hint, id=f"field-{name}", compact=True)
+
+    # What subclasses give ------------------------------------------------------------------
+
+    def checked(self) -> bool:
+        """Read the form; whether it can be started, else `problem` says why not."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start it."""
+        raise NotImplementedError
+
+    def target(self) -> str:
+        """What the command is about, as the console's list of commands under way names it."""
+        return self.host
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        self.action_start_launch()
+
+    def action_start_launch(self) -> None:
+        """Through the gate, which shows the lines and asks; then the steps."""
+        if self.running:
+            return
+        if not self.checked():
+            tell(self.console, self.problem, bad=True)
+        elif f"{self.command} {self.target()}" in self.console.busy:
+            tell(self.console, "already under way: looking at the host, or waiting for your answer")
+        else:
+            self.start()
 
     def show_problem(self, problem: str) -> None:
         """Mark the field that a sentence names."""
@@ -239,10 +257,6 @@ class LaunchScreen(StartForm):
         for name, value in values.items():
             self.query_one(f"#field-{name}", Input).value = value
 
-    @on(Input.Submitted)
-    def _entered(self) -> None:
-        self.action_start_launch()
-
     def action_pick(self) -> None:
         """Environments or models of the host, for the field under the cursor."""
         field = self.focused.id if self.focused is not None else None
@@ -266,19 +280,15 @@ class LaunchScreen(StartForm):
         if chosen is not None:
             self.query_one(f"#field-{what}", Input).value = chosen
 
-    def action_start_launch(self) -> None:
-        """Through the gate, which asks; then the steps."""
-        if self.running:
-            return
+    def checked(self) -> bool:
+        """The command line is whole."""
         self.update_preview()
-        if self.spec is None:
-            tell(self.console, self.problem, bad=True)
-            return
-        if f"server.launch {self.host}" in self.console.busy:
-            tell(self.console, "already under way: looking at the host, or waiting for your answer")
-            return
+        return self.spec is not None
+
+    def start(self) -> None:
+        """Launch; the gate asks."""
         self.operation_id = f"launch-{secrets.token_hex(4)}"
-        self.console.start_command("server.launch", spec=self.spec, operation_id=self.operation_id)
+        self.console.start_command(self.command, spec=self.spec, operation_id=self.operation_id)
 
     def action_copy_line(self) -> None:
         """The command line as it stands, to the terminal's clipboard."""

@@ -94,6 +94,7 @@ class RelaunchScreen(StartForm):
     BINDINGS = bindings_for("relaunch")
     AUTO_FOCUS = "#field-spec_steps"
     FIELDS = RELAUNCH_FIELDS
+    command = "server.relaunch"
     CSS = (
         START_CSS.replace("{name}", "RelaunchScreen")
         + "RelaunchScreen DiffPanel { height: 1fr; min-height: 6; margin-top: 1; }"
@@ -132,25 +133,21 @@ class RelaunchScreen(StartForm):
         self.show_problem(problem)
         self.query_one(DiffPanel).show(self.changes, problem)
 
-    @on(Input.Submitted)
-    def _entered(self) -> None:
-        self.action_start_launch()
-
-    def action_start_launch(self) -> None:
-        """Through the gate, which shows the lines and asks for the word; then the steps."""
-        if self.running:
-            return
+    def checked(self) -> bool:
+        """The changes are whole."""
         self.update_diff()
-        if self.changes is None:
-            tell(self.console, self.problem, bad=True)
-            return
-        if f"server.relaunch {self.info.id}" in self.console.busy:
-            tell(self.console, "already under way: looking at the host, or waiting for your answer")
-            return
+        return self.changes is not None
+
+    def target(self) -> str:
+        """The server."""
+        return self.info.id
+
+    def start(self) -> None:
+        """Relaunch; the gate asks for the word."""
         self._before = frozenset(self.view.store.operations)
         self.operation_id = f"relaunch-{secrets.token_hex(4)}"
         self.console.start_command(
-            "server.relaunch", server_id=self.info.id, changes=self.changes, operation_id=self.operation_id
+            self.command, server_id=self.info.id, changes=self.changes, operation_id=self.operation_id
         )
 
     def action_copy_line(self) -> None:

@@ -10,23 +10,28 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input, Static
 
-from tokpit.domain.records import Operation
 from tokpit.domain.run import Level, Run
 from tokpit.errors import TokpitError, UsageError
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.charts.panel import LIVE_CHARTS, ChartPanel
 from tokpit.ui.forms import SWEEP_FIELDS, sweep_plan
 from tokpit.ui.levels import EARLIER_STYLES, findings_of, same_subject
-from tokpit.ui.screens.base import PumpedScreen, open_history, tell
+from tokpit.ui.screens.base import OperationScreen, open_history, tell
 from tokpit.ui.screens.launch import FORM_CSS
+from tokpit.ui.screens.pickruns import PickRuns
 from tokpit.ui.text import content
 from tokpit.ui.view import View, model_name
+from tokpit.ui.widgets.beside import BesidePanel
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.header import Header
 from tokpit.ui.widgets.levels import LevelsChart, LevelsPanel, NotesPanel
 
+BESIDE_CHARTS = ("chart-gen", "chart-batch", "chart-cache", "chart-accept")
+"""What the server does meanwhile; the last two where the screen is broad."""
+TALL, BROAD = 36, 110
 
-class SweepScreen(PumpedScreen):
+
+class SweepScreen(OperationScreen):
     """See the module docstring."""
 
     BINDINGS = bindings_for("sweep")
@@ -37,8 +42,12 @@ class SweepScreen(PumpedScreen):
     SweepScreen LevelsPanel { height: 12; }
     SweepScreen LevelsChart { height: 1fr; min-height: 5; }
     SweepScreen NotesPanel { display: none; }
+    SweepScreen BesidePanel { height: 4; display: none; }
+    SweepScreen.running BesidePanel { display: block; }
     SweepScreen #live { height: 9; display: none; }
     SweepScreen.started.tall #live { display: block; }
+    SweepScreen #live .wide { display: none; }
+    SweepScreen.broad #live .wide { display: block; }
     SweepScreen.started .form, SweepScreen.started .heading { display: none; }
     """
     )
@@ -46,9 +55,9 @@ class SweepScreen(PumpedScreen):
     def __init__(self, view: View, server_id: str) -> None:
         super().__init__(view)
         self.server_id = server_id
-        self.operation_id = ""
         self.earlier: tuple[Run, ...] = ()
-        """The newest earlier sweeps of the same model on the same host, newest first."""
+        """Sweeps behind the chart: the picked ones, else the newest earlier ones of the same model on the same host."""
+        self._picked: tuple[str, ...] | None = None
         self._explained = False
 
     def compose(self) -> ComposeResult:
@@ -62,10 +71,13 @@ class SweepScreen(PumpedScreen):
                     yield Static(content(label), classes="label")
                     yield Input(value=value, placeholder=hint, id=f"field-{name}", compact=True)
         yield LevelsPanel(self.view, self.operation)
+        yield BesidePanel(self.view)
         with Horizontal(id="live"):
-            for spec in LIVE_CHARTS[:2]:
-                yield ChartPanel(self.view, spec)
-        yield NotesPanel(self.view, self.levels)
+            for place, name in enumerate(BESIDE_CHARTS):
+                chart = ChartPanel(self.view, next(spec for spec in LIVE_CHARTS if spec.id == name))
+                chart.set_class(place > 1, "wide")
+                yield chart
+        yield NotesPanel(self.view, self.operation)
         yield LevelsChart(self.view, self.levels, earlier=lambda: self.earlier)
         yield Footer("sweep")
 
@@ -75,8 +87,31 @@ class SweepScreen(PumpedScreen):
         self.run_worker(self._find_earlier(), exit_on_error=False)
 
     async def _find_earlier(self) -> None:
+        try:
+            store = await open_history(self.view.session)
+            found: Sequence[Run] = await store.runs(limit=100)
+        except TokpitError as error:
+            tell(self.console, error.message, hint=error.hint, bad=True)
+            return
+        self._lay_over(found)
+
+    def _lay_over(self, found: Sequence[Run]) -> None:
         info = self.view.store.servers[self.server_id].info
         models = frozenset(name for name in (info.served_name, info.model, model_name(info.model)) if name)
+        mine = op.result.get("run") if (op := self.operation()) else None
+        if self._picked is None:
+            fitting = [
+                run
+                for run in found
+                if run.id != mine and same_subject(run, host=info.host, label=info.label, models=models)
+            ]
+        else:
+            fitting = [run for run in found if run.id in self._picked]
+        self.earlier = tuple(fitting[: len(EARLIER_STYLES)])
+        self.query_one(LevelsChart).redraw()
+
+    async def action_overlay(self) -> None:
+        """Pick the earlier runs behind the chart, from all that have levels."""
         try:
             store = await open_history(self.view.session)
             found: Sequence[Run] = await store.runs(limit=100)
@@ -84,13 +119,17 @@ class SweepScreen(PumpedScreen):
             tell(self.console, error.message, hint=error.hint, bad=True)
             return
         mine = op.result.get("run") if (op := self.operation()) else None
-        fitting = [
-            run
-            for run in found
-            if run.id != mine and same_subject(run, host=info.host, label=info.label, models=models)
-        ]
-        self.earlier = tuple(fitting[: len(EARLIER_STYLES)])
-        self.query_one(LevelsChart).redraw()
+        runs = [run for run in found if run.levels and run.id != mine]
+        if not runs:
+            tell(self.console, "no earlier run with levels is stored")
+            return
+
+        def picked(ids: tuple[str, ...] | None) -> None:
+            if ids is not None:
+                self._picked = ids
+                self._lay_over(runs)
+
+        self.app.push_screen(PickRuns(runs, [run.id for run in self.earlier], len(EARLIER_STYLES)), picked)
 
     async def _explain(self, run_id: str) -> None:
         try:
@@ -111,16 +150,6 @@ class SweepScreen(PumpedScreen):
     def on_resize(self) -> None:
         """The table keeps what it needs, the chart takes the rest."""
         self._fold()
-
-    def operation(self) -> Operation | None:
-        """The sweep that this screen started."""
-        return self.view.store.operations.get(self.operation_id)
-
-    @property
-    def running(self) -> bool:
-        """Whether it is under way."""
-        operation = self.operation()
-        return operation is not None and operation.status == "running"
 
     @on(Input.Submitted)
     def _entered(self) -> None:
@@ -159,7 +188,9 @@ class SweepScreen(PumpedScreen):
         self._fold()
 
     def _fold(self) -> None:
-        self.set_class(self.size.height >= 36 and self.running, "tall")
+        self.set_class(self.running, "running")
+        self.set_class(self.size.height >= TALL and self.running, "tall")
+        self.set_class(self.size.width >= BROAD, "broad")
         panel = self.query_one(LevelsPanel)
         height = self.size.height - 3
         rows = len(panel.body(max(20, self.size.width - 4), 1000)) + 2

@@ -89,7 +89,11 @@ class Header(Panel):
         label = simulated_label(view.session, view.host)
         if label:
             right = [(f" {label} ", "badge")]
-        if view.session.read_only:
+        if getattr(view.session, "recording", None) is not None:
+            right += [(" ● REC ", "match")]
+        if view.player is not None:
+            right += [(" recording ", "match")]
+        elif view.session.read_only:
             right += [(" read-only ", "match")]
         stall = view.store.stalls[-1] if view.store.stalls else None
         if stall is not None and time.time() - stall.t < STALL_SHOWN_S:

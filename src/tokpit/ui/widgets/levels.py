@@ -11,10 +11,19 @@ from tokpit.ui import figures
 from tokpit.ui.charts.braille import BrailleCanvas
 from tokpit.ui.charts.model import ChartCanvas
 from tokpit.ui.charts.plotext_canvas import PlotextCanvas
-from tokpit.ui.levels import EARLIER_STYLES, MEASURES, chart_of, check_lines, error_lines, failed_checks, points
+from tokpit.ui.levels import (
+    EARLIER_STYLES,
+    MEASURES,
+    chart_of,
+    check_lines,
+    error_lines,
+    failed_checks,
+    live_errors,
+    points,
+)
 from tokpit.ui.text import Row, Span, crop, fit, safe, wrap
 from tokpit.ui.view import View
-from tokpit.ui.widgets.operation import ENDS, Find
+from tokpit.ui.widgets.operation import ENDS, Find, OperationPanel
 from tokpit.ui.widgets.panel import Panel
 from tokpit.ui.widgets.scrolled import ScrolledPanel
 
@@ -24,17 +33,11 @@ COLUMNS: tuple[tuple[str, int], ...] = (
 )  # fmt: skip
 
 
-class LevelsPanel(Panel):
+class LevelsPanel(OperationPanel):
     """A sweep: one row a level, the one under way with its progress."""
 
     def __init__(self, view: View, find: Find) -> None:
-        super().__init__(id="levels")
-        self.view = view
-        self.find = find
-
-    def topics(self) -> Sequence[str]:
-        """Operations."""
-        return ("ops",)
+        super().__init__(view, find, "levels")
 
     def heading(self, width: int) -> tuple[Row, Row]:
         """Title and state."""
@@ -176,14 +179,14 @@ class LevelsChart(Panel):
 
 
 class NotesPanel(ScrolledPanel):
-    """Errors by class as levels end, failed checks, and what the rules say of the curve once it is whole."""
+    """Errors by class as they come, failed checks, and what the rules say of the curve once it is whole."""
 
     ages = False
 
-    def __init__(self, view: View, levels: Callable[[], Sequence[Level]]) -> None:
+    def __init__(self, view: View, find: Find) -> None:
         super().__init__(id="notes")
         self.view = view
-        self.levels = levels
+        self.find = find
         self.findings: Sequence[Mapping[str, Any]] = ()
 
     def topics(self) -> Sequence[str]:
@@ -197,9 +200,11 @@ class NotesPanel(ScrolledPanel):
     def all_rows(self, width: int) -> list[Row]:
         """Everything, wrapped."""
         rows: list[Row] = []
-        for line in error_lines(self.levels()):
+        operation = self.find()
+        levels = operation.levels if operation is not None else ()
+        for line in [*live_errors(operation), *error_lines(levels)]:
             rows += hanging("✗ ", "bad", safe(line), "bad", width)
-        for sentence, trust in check_lines(self.levels()):
+        for sentence, trust in check_lines(levels):
             rows += hanging("! ", "warn", safe(sentence), "warn", width)
             if trust:
                 rows += hanging("  ", "fg", safe(trust), "dim", width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from tokpit.domain.records import LogRecord
@@ -44,6 +45,9 @@ class LogModel:
         self.polls = 0
         """Polls among the rows held."""
         self.pattern: re.Pattern[str] | None = None
+        self.kept: re.Pattern[str] | None = None
+        """Only rows that match are shown, or only the others (`inverse`)."""
+        self.inverse = False
         self.hit: int | None = None
         self.unseen = 0
         self._ring: LogRing | None = None
@@ -56,7 +60,7 @@ class LogModel:
         if ring is not self._ring:
             self._ring, self._seen, self.hit, self.unseen = ring, 0, None, 0
             self._all, self.follow, self.top, self.polls = [], True, 0, 0
-            self.rows = self._all if self.level == "all" else []
+            self.rows = self._all if self._whole else []
         if ring is None or ring.seen == self._seen:
             return 0
         count = min(ring.seen - self._seen, len(ring.records))
@@ -78,7 +82,27 @@ class LogModel:
         """Show one of LEVELS; the view stays near where it was."""
         here = self.rows[self.top].number if self.rows and self.top < len(self.rows) else 0
         self.level = level
-        self.rows = self._all if level == "all" else [line for line in self._all if self._shows(line)]
+        self._again(here)
+
+    def filter(self, text: str) -> str:
+        """Show only rows that match a regular expression; `!` before it: only the others. Returns what is wrong, or ''.
+
+        All in lower case matches any case; an empty one shows everything again.
+        """
+        here = self.rows[self.top].number if self.rows and self.top < len(self.rows) else 0
+        self.inverse = text.startswith("!")
+        word = text.removeprefix("!")
+        self.kept, problem = _compiled(word) if word else (None, "")
+        self._again(here)
+        return problem
+
+    @property
+    def _whole(self) -> bool:
+        """Whether every row is shown."""
+        return self.level == "all" and self.kept is None
+
+    def _again(self, here: int) -> None:
+        self.rows = self._all if self._whole else [line for line in self._all if self._shows(line)]
         self.top = next((n for n, line in enumerate(self.rows) if line.number >= here), max(0, len(self.rows) - 1))
         self.hit = None
 
@@ -108,19 +132,18 @@ class LogModel:
         """Go to the end and stay there."""
         self.follow, self.unseen = True, 0
 
+    def go_to(self, number: int, height: int) -> None:
+        """Hold still with the last row of that line number or below it as the last one in view, and mark it."""
+        index = bisect_right(self.rows, number, key=lambda line: line.number) - 1
+        self.pause(height)
+        self.hit = index if index >= 0 else None
+        self.top = max(0, index - height + 1)
+
     def search(self, text: str) -> str:
         """Set the pattern, a regular expression; all in lower case matches any case. Returns what is wrong, or ''."""
         self.hit = None
-        if not text:
-            self.pattern = None
-            return ""
-        flags = re.IGNORECASE if text == text.lower() else 0
-        try:
-            self.pattern = re.compile(text, flags)
-        except re.error as problem:
-            self.pattern = re.compile(re.escape(text), flags)
-            return f"not a regular expression ({problem}): searched as plain text"
-        return ""
+        self.pattern, problem = _compiled(text) if text else (None, "")
+        return problem
 
     def find(self, step: int, height: int) -> bool:
         """Go to the next (1) or previous (-1) row that matches, around the end; whether there is one.
@@ -148,6 +171,8 @@ class LogModel:
         return line.level == "error" and not line.continues
 
     def _shows(self, line: LogLine) -> bool:
+        if self.kept is not None and (self.kept.search(line.text) is None) is not self.inverse:
+            return False
         if self.level in _KEPT:
             return line.level in _KEPT[self.level]
         return self.level == "all" or not line.poll
@@ -165,6 +190,15 @@ class LogModel:
             del self.rows[:cut]
         self.top = max(0, self.top - cut)
         self.hit = self.hit - cut if self.hit is not None and self.hit >= cut else None
+
+
+def _compiled(text: str) -> tuple[re.Pattern[str], str]:
+    """A pattern, and what is wrong with it."""
+    flags = re.IGNORECASE if text == text.lower() else 0
+    try:
+        return re.compile(text, flags), ""
+    except re.error as problem:
+        return re.compile(re.escape(text), flags), f"not a regular expression ({problem}): searched as plain text"
 
 
 def split(record: LogRecord) -> list[LogLine]:

@@ -9,6 +9,7 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 
+from tokpit.store.live import LiveStore
 from tokpit.ui.text import Row, Span, crop, safe
 from tokpit.ui.view import View
 from tokpit.ui.widgets.log_model import LEVELS, LogLine, LogModel
@@ -50,6 +51,10 @@ class LogView(Panel, can_focus=True):
         """The log."""
         return self.view.topics("log")
 
+    def pull(self, store: LiveStore, now: float) -> bool:
+        """Also while time is held: how many new lines there are is told."""
+        return super().pull(self.view.session.store, now)
+
     def heading(self, width: int) -> tuple[Row, Row]:
         """What the view is doing: following, held (how many new below), filtered, searching."""
         self._feed()
@@ -60,6 +65,9 @@ class LogView(Panel, can_focus=True):
                 left.append((f"  {model.polls} poll{'s' if model.polls != 1 else ''} hidden", "dim"))
         else:
             left.append((f"  {_SHOWN[model.level]}", "dim" if model.level == "all" else "warn"))
+        if model.kept is not None:
+            left += [("  only " if not model.inverse else "  without ", "warn"),
+                     (crop(safe(model.kept.pattern), 24), "accent")]  # fmt: skip
         if model.pattern is not None:
             left += [("  /", "dim"), (crop(safe(model.pattern.pattern), 24), "accent")]
         if self.note:
@@ -86,6 +94,8 @@ class LogView(Panel, can_focus=True):
         if server is None:
             return []
         if server.log.seen:
+            if self.model.kept is not None:
+                return [[("the filter leaves no line; ", "dim"), ("&", "key"), (" changes it", "dim")]]
             if self.model.level == "quiet":
                 return [[("nothing but polls so far; ", "dim"), ("v", "key"), (" shows them", "dim")]]
             return [[("no line of this level; ", "dim"), ("v", "key"), (" goes on to the next", "dim")]]
@@ -145,13 +155,21 @@ class LogView(Panel, can_focus=True):
         self.left = max(0, min(MAX_CELLS, self.left + step))
         self.redraw()
 
-    def toggle_pause(self) -> None:
-        """Hold still, or follow again."""
-        if self.model.follow:
-            self.model.pause(self._height())
-        else:
-            self.model.resume()
+    def go_to(self, t: float) -> None:
+        """The last line that had come by `t`, on the host's clock."""
+        server = self.view.server
+        self._feed()
+        line = server.log.line_at(t) if server is not None else None
+        self.model.go_to(line if line is not None else 0, self._height())
         self.redraw()
+
+    def chosen_text(self) -> str:
+        """The marked row, or all rows in view."""
+        top, shown = self.model.window(self._height())
+        hit = self.model.hit
+        if hit is not None and top <= hit < top + len(shown):
+            return self.model.rows[hit].text
+        return "\n".join(line.text for line in shown)
 
     def next_level(self) -> None:
         """All but polls, everything, warnings and errors, errors."""
@@ -164,6 +182,12 @@ class LogView(Panel, can_focus=True):
         self.note = self.model.search(text)
         if text:
             self.find(-1)
+        self.redraw()
+
+    def filter(self, text: str) -> None:
+        """Show only rows that match, or only the others."""
+        self._feed()
+        self.note = self.model.filter(text)
         self.redraw()
 
     def find(self, step: int) -> None:

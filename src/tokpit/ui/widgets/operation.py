@@ -14,17 +14,24 @@ Find = Callable[[], Operation | None]
 ENDS = {"done": ("●", "good-bold"), "failed": ("✗", "bad-bold"), "stopped": ("■", "warn-bold")}
 
 
-class StepsPanel(Panel):
-    """A launch: each milestone with its time, then READY, or FAILED with cause and hint."""
+class OperationPanel(Panel):
+    """Draws one operation, which `find` gives."""
 
-    def __init__(self, view: View, find: Find) -> None:
-        super().__init__(id="steps")
+    def __init__(self, view: View, find: Find, name: str) -> None:
+        super().__init__(id=name)
         self.view = view
         self.find = find
 
     def topics(self) -> Sequence[str]:
         """Operations."""
         return ("ops",)
+
+
+class StepsPanel(OperationPanel):
+    """A launch: each milestone with its time, then READY, or FAILED with cause and hint."""
+
+    def __init__(self, view: View, find: Find) -> None:
+        super().__init__(view, find, "steps")
 
     def heading(self, width: int) -> tuple[Row, Row]:
         """Title and the time so far."""

@@ -1,0 +1,107 @@
+"""Actions that every screen shares: going to a screen by its number, recordings, the tour."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, cast
+
+from tokpit.config.paths import state_dir
+from tokpit.errors import TokpitError
+from tokpit.ui.screens.base import tell
+
+if TYPE_CHECKING:
+    from tokpit.ui.app import TokpitApp
+
+
+class AppActions:
+    """Mixed into the application."""
+
+    @property
+    def _app(self) -> TokpitApp:
+        return cast("TokpitApp", self)
+
+    def action_go(self, screen: str) -> None:
+        """Open a screen in place of the one that is open; the cockpit lies below all of them."""
+        app = self._app
+        if screen == type(app.screen).__name__.removesuffix("Screen").lower():
+            return
+        while len(app.screen_stack) > 2:
+            app.pop_screen()
+        if screen == "fleet":
+            from tokpit.ui.screens.fleet import FleetScreen
+
+            app.push_screen(FleetScreen(app.view))
+        elif screen == "history":
+            app.action_history()
+        elif screen == "diagnose":
+            app.open_diagnose()
+
+    def action_jump(self) -> None:
+        """The command palette."""
+        self._app.action_command_palette()
+
+    def action_earlier(self) -> None:
+        """Servers that ran on the selected host before."""
+        from tokpit.ui.screens.earlier import EarlierScreen
+
+        app = self._app
+        if app.view.host is None:
+            tell(app, "no host is selected")
+        elif getattr(app.session, "connected", None) is None:
+            tell(app, "this is a recording: its host cannot be asked")
+        else:
+            app.push_screen(EarlierScreen(app.view, app.view.host))
+
+    def action_save_profile(self) -> None:
+        """Save the selected server as a launch profile."""
+        from tokpit.ui.saving import save_profile
+
+        self._app.run_worker(save_profile(self._app), exit_on_error=False)
+
+    def action_tour(self) -> None:
+        """The first five things to know."""
+        from tokpit.ui.screens.tour import TourScreen
+
+        self._app.push_screen(TourScreen())
+
+    def action_save_last(self) -> None:
+        """The last minutes, as a recording."""
+        save = getattr(self._app.session, "save_ring", None)
+        if save is None:
+            tell(self._app, "this is a recording already", hint="a part of it: tokpit record cut FILE --from --to")
+        else:
+            self._app.run_worker(self._said(save(), "saved the last minutes as {}"), exit_on_error=False)
+
+    def action_record(self) -> None:
+        """Begin to record, or end it."""
+        session = self._app.session
+        start = getattr(session, "start_recording", None)
+        if start is None:
+            tell(self._app, "this is a recording already")
+        elif getattr(session, "recording", None) is None:
+            self._app.run_worker(self._said(start, "recording into {}"), exit_on_error=False)
+        else:
+            self._app.run_worker(self._said(cast(Any, session).stop_recording(), "recorded {}"), exit_on_error=False)
+
+    async def _said(self, work: Any, words: str) -> None:
+        try:
+            path = work() if callable(work) else work
+            path = await path if inspect.isawaitable(path) else path
+        except TokpitError as error:
+            tell(self._app, error.message, hint=error.hint, bad=True)
+            return
+        tell(self._app, words.format(path))
+        self._app.redraw_screens()
+
+
+def new_here() -> bool:
+    """Whether nobody has opened the console here before; it is remembered that somebody has."""
+    mark = state_dir() / "tour-seen"
+    if mark.exists():
+        return False
+    try:
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+    except OSError:
+        return False
+    return True

@@ -61,7 +61,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("export", "e", "export", "write the findings into a file", ("diagnose",), 4),
     Action("stop_server", "x", "stop", "stop the selected server (asks first)", ("cockpit",), 3, group="servers"),
     Action("history", "h", "history", "stored runs", ("cockpit",), 2, group="servers"),
-    Action("earlier", "H", "ran before", "servers that ran on this host before, and what changed", ("cockpit",),
+    Action("ran_before", "H", "ran before", "servers that ran on this host before, and what changed", ("cockpit",),
            3, "H", "servers"),
     Action("save_profile", "P", "profile", "save the selected server as a launch profile", ("cockpit",), 7, "P",
            "servers"),
@@ -157,7 +157,7 @@ def written(key: str) -> str:
 def bindings_for(screen: str) -> list[BindingType]:
     """Textual bindings of a screen. Keys of the whole application are bound on every screen too."""
     app_wide = {"next_theme", "command_palette", "jump", "help", "quit", "history", "go", "tour", "save_last", "record",
-                "earlier", "save_profile"}  # fmt: skip
+                "ran_before", "save_profile"}  # fmt: skip
     return [
         Binding(
             a.key,

@@ -40,7 +40,7 @@ class AppActions:
         """The command palette."""
         self._app.action_command_palette()
 
-    def action_earlier(self) -> None:
+    def action_ran_before(self) -> None:
         """Servers that ran on the selected host before."""
         from tokpit.ui.screens.earlier import EarlierScreen
 

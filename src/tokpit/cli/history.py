@@ -91,7 +91,7 @@ def show(past: Past) -> None:
     from tokpit.ops.deployments import explanations
 
     for one in past.deployments:
-        _show_one(one)
+        _show_one(one, past)
     for remark in past.remarks:
         click.echo(sanitize(f"- {remark}"))
     for place in past.found.environments:
@@ -116,17 +116,18 @@ def show(past: Past) -> None:
                 click.echo(sanitize(f"    {number}. {text}"))
 
 
-def _show_one(one: Deployment) -> None:
+def _show_one(one: Deployment, past: Past) -> None:
     when = _date(one.t) if one.t is not None else f"before {_date(one.before)}" if one.before else "time unknown"
     versions = f" {one.version}" if one.version else ""
     if one.version_now and one.version_now != one.version:
         versions += f" (its environment holds {one.version_now} now" + (
             ", installed since)" if one.changed_since else ")"
         )
-    from tokpit.ops.deployments import key_of
+    from tokpit.ops.deployments import key_of, same
     from tokpit.store.masking import masked
 
-    click.echo(sanitize(f"{key_of(one)}  {when}  {one.source}  {one.where}  {one.engine}{versions}"))
+    now = "".join(f"  RUNS NOW as {server.label}" for server in past.running if same(one, server))
+    click.echo(sanitize(f"{key_of(one)}  {when}  {one.source}  {one.where}  {one.engine}{versions}{now}"))
 
     given = {**one.settings.given(), **({"image": one.image} if one.image else {})}
     line = ", ".join(f"{name}={value}" for name, value in masked(given).items())

@@ -134,11 +134,20 @@ def counter(port: int, name: str) -> float:
 
 
 class Stream(threading.Thread):
-    """A completion that streams, read without tokpit; `text` is what came, `ended` whether it ended as it should."""
+    """A completion that streams, read without tokpit; `text` is what came, `ended` whether it ended as it should.
 
-    def __init__(self, port: int, model: str, tokens: int) -> None:
+    `prompts` of them in one request take so long that a stop comes in the middle.
+    """
+
+    def __init__(self, port: int, model: str, tokens: int, *, prompts: int = 1) -> None:
         super().__init__(daemon=True)
-        body = {"model": model, "prompt": "ash bay cab", "max_tokens": tokens, "ignore_eos": True, "temperature": 0}
+        body = {
+            "model": model,
+            "prompt": ["ash bay cab"] * prompts,
+            "max_tokens": tokens,
+            "ignore_eos": True,
+            "temperature": 0,
+        }
         self._request = urllib.request.Request(
             f"http://127.0.0.1:{port}/v1/completions",
             json.dumps({**body, "stream": True}).encode(),

@@ -85,7 +85,7 @@ def test_a_server_started_by_hand_is_adopted_with_its_log(pair: Pair) -> None:
 
 
 def test_the_right_one_of_two_is_stopped_although_a_stream_hangs_on_it(pair: Pair) -> None:
-    stream = Stream(pair.hand, "hand", 4000)
+    stream = Stream(pair.hand, "hand", 4000, prompts=64)
     stream.until_tokens()
     done = pair.tokpit.json("stop", f"real:{pair.hand}", "--yes", "--term-wait", "8")
     assert done["pid"] == pair.by_hand.pid

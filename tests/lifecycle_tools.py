@@ -17,7 +17,7 @@ from tokpit.ops.session import Session
 
 # Roles: `serve` listens, starts an engine core with a title of its own, and answers as the API does.
 _SERVE = """\
-import http.server, json, mmap, os, signal, subprocess, sys, time
+import http.server, json, mmap, os, signal, subprocess, sys, threading, time
 
 def flag(name, default):
     return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
@@ -32,7 +32,10 @@ if os.environ.get("FAKE_SHM"):
 code += "time.sleep(600)\\n"
 worker = subprocess.Popen([title, "-c", code], executable=sys.executable,
                           start_new_session=bool(os.environ.get("FAKE_LEAVES")))
-if os.environ.get("FAKE_FAILS"):
+if os.environ.get("FAKE_WAITS") and "--headless" not in sys.argv:
+    time.sleep(600)
+rank = flag("--node-rank", "")
+if os.environ.get("FAKE_FAILS") and rank == os.environ.get("FAKE_FAILS_RANK", rank):
     print(os.environ["FAKE_FAILS"], flush=True)
     worker.kill()
     sys.exit(1)
@@ -47,6 +50,11 @@ signal.signal(signal.SIGTERM, end)
 if os.environ.get("FAKE_FORGETS"):
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
 
+if "--headless" in sys.argv:
+    print("INFO 11-30 03:00:02 [core.py:1] rank %s waits for work" % flag("--node-rank", "?"), flush=True)
+    while True:
+        time.sleep(1)
+
 class Api(http.server.BaseHTTPRequestHandler):
     def answer(self, page):
         body = json.dumps(page).encode()
@@ -57,14 +65,33 @@ class Api(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.answer({"data": [{"id": "tiny"}]} if "models" in self.path else {})
     def do_POST(self):
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        if asked.get("stream"):
+            self.stream(int(asked.get("max_tokens") or asked.get("max_completion_tokens") or 8))
+            return
         self.answer({"choices": [{"text": " Paris"}], "usage": {"completion_tokens": 1}})
+    def stream(self, tokens):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        with lanes:
+            for n in range(tokens):
+                time.sleep(float(os.environ.get("FAKE_STEP_S", "0.001")))
+                end = "length" if n == tokens - 1 else None
+                self.event({"choices": [{"index": 0, "delta": {"content": " a"}, "text": " a", "finish_reason": end}]})
+        usage = {"prompt_tokens": 9, "completion_tokens": tokens, "total_tokens": 9 + tokens}
+        self.event({"choices": [], "usage": usage})
+        self.wfile.write(b"data: [DONE]\\n\\n")
+    def event(self, page):
+        self.wfile.write(b"data: " + json.dumps({"id": "x", "model": "tiny", **page}).encode() + b"\\n\\n")
     def log_message(self, *words):
         pass
 
 while os.environ.get("FAKE_WAITS") and not os.path.exists(os.environ["FAKE_WAITS"]):
     time.sleep(0.02)
+lanes = threading.Semaphore(int(flag("--max-num-seqs", "64")))
 print("INFO 11-30 03:00:01 [api_server.py:1] vLLM API server version 0.30.1", flush=True)
+http.server.ThreadingHTTPServer.request_queue_size = 64
 http.server.ThreadingHTTPServer(("127.0.0.1", int(flag("--port", "8000"))), Api).serve_forever()
 """
 

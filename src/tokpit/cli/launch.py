@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 @click.option("--program", help="Command that starts the engine, e.g. '/opt/venv/bin/python -m MODULE'.")
 @click.option("--env-dir", help="Environment folder (venv, conda) on the host that holds the engine.")
 @click.option("-e", "--env", "env", multiple=True, metavar="NAME=VALUE", help="Environment variable; repeatable.")
+@click.option("--head", default="", metavar="ADDRESS",
+              help="Address of the first host as the others reach it.  [default: as in the inventory]")  # fmt: skip
 @click.option("--log", "log_path", help="Log file on the host.")
 @click.option("--cwd", help="Working folder on the host.")
 @click.option(
@@ -60,6 +62,9 @@ if TYPE_CHECKING:
 def launch(options: Options, /, **values: Any) -> None:
     """Start ENGINE on HOST detached in its own session, wait until it has generated a token, print the milestones.
 
+    HOST,HOST,... starts one server over several hosts, a rank on each in the order given: ready when all are, ended
+    all together where one fails, and by tokpit stop.
+
     FLAGS after `--` are passed to the engine as they are. With --profile or --earlier, ENGINE is known.
 
     \b
@@ -74,6 +79,12 @@ async def _launch(session: Session, values: dict[str, Any]) -> None:
 
     spec = await _spec(session, values)
     if values["dry_run"]:
+        if spec.ranks:
+            from tokpit.ops import nodes
+
+            for rank in await nodes.plan(session, spec, force=values["force"]):
+                click.echo(f"{rank.host}: {rank.plan.command}")
+            return
         made = await assess(session, spec)
         show_plan(made, as_json=values["as_json"])
         if made.errors and not values["force"]:
@@ -90,7 +101,10 @@ async def _spec(session: Session, values: dict[str, Any]) -> LaunchSpec:
     from tokpit.ops.deployments import earlier_spec
     from tokpit.ops.profiles import overridden, profile_spec
 
-    host = session.add_host(values["host"]).name
+    names = [name.strip() for name in values["host"].split(",")]
+    if not all(names):
+        raise UsageError(f"{values['host']!r} is no list of hosts", hint="such as gpu1,gpu2")
+    host = session.add_host(names[0]).name
     engine, flags = values["engine"], values["flags"]
     if engine is not None and engine.startswith("-"):  # the first flag after `--`, where no engine is named
         engine, flags = None, (engine, *flags)
@@ -112,7 +126,8 @@ async def _spec(session: Session, values: dict[str, Any]) -> LaunchSpec:
     given = {
         "program": tuple(shlex.split(values["program"] or values["env_dir"] or "")),
         "container_args": values["docker_args"],
-        **{name: values[name] for name in ("cwd", "log_path", "method", "image")},
+        "ranks": tuple(session.add_host(name).name for name in names[1:]),
+        **{name: values[name] for name in ("cwd", "log_path", "method", "image", "head")},
     }
     spec = msgspec.structs.replace(spec, **{name: value for name, value in given.items() if value})
     return msgspec.structs.replace(spec, batch=_batch(values, spec.method))

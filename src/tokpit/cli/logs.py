@@ -10,6 +10,7 @@ from tokpit.cli.context import Options
 from tokpit.errors import TargetError
 
 if TYPE_CHECKING:
+    from tokpit.domain.server import ServerInfo
     from tokpit.ops.session import Session
 
 
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 @click.option("--file", "path", help="Log file on the host, instead of the one the server writes.")
 @click.pass_obj
 def logs(options: Options, target: str, follow: bool, backlog: int, path: str | None) -> None:
-    """Print the log of the server TARGET; a lost link is waited out and the log resumes at the next byte."""
+    """Print the log of the server TARGET; a lost link is waited out and the log resumes at the next byte.
+
+    Of a server over several hosts the logs of all ranks come together, each line with its rank in front: as they grow,
+    or with --no-follow in the order of their time stamps.
+    """
     options.run(lambda session: _logs(session, target, follow, backlog, path))
 
 
@@ -32,6 +37,9 @@ async def _logs(session: Session, target: str, follow: bool, backlog: int, path:
     from tokpit.transport.base import quote
 
     server = await resolve_server(session, target)
+    if server.ranks and path is None:
+        await _ranks(session, server, follow, backlog)
+        return
     path = path or server.log_path
     if path is None:
         raise TargetError(
@@ -48,3 +56,14 @@ async def _logs(session: Session, target: str, follow: bool, backlog: int, path:
             click.echo(decode_line(raw))
     if (rest := splitter.flush()) is not None:
         click.echo(decode_line(rest))
+
+
+async def _ranks(session: Session, server: ServerInfo, follow: bool, backlog: int) -> None:
+    from tokpit.ops.rank_logs import follow_all, read_all
+
+    if not follow:
+        for line in await read_all(session, server, backlog):
+            click.echo(line)
+        return
+    async for line in follow_all(session, server, backlog):
+        click.echo(line)

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from tokpit import __version__
 from tokpit.cli.context import Options
@@ -28,8 +29,12 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "adopt": ("adopt", "Record a server that somebody else started."),
     "check": ("check", "Look whether a server is sane: answers, flags, speed, log."),
     "sweep": ("sweep", "Measure throughput and latency at several concurrency levels."),
+    "tune": ("tune", "Find the best settings of a server; it is put back at the end."),
+    "ab": ("ab", "Compare a server with the same under other settings, in alternating blocks."),
     "plan": ("plan", "Plan a job of many requests from measured sweeps: hours, hosts, cost."),
+    "fleet": ("fleet", "Check, sweep or stop several servers, one after another."),
     "runs": ("runs", "List stored runs, or show one."),
+    "alarms": ("alarms", "Watch hosts and print alarms as they begin and end."),
     "record": ("record", "Record hosts into a file; save or cut what was recorded."),
     "replay": ("replay", "Open the console on a recording."),
     "import": ("import_", "Store results of other benchmark tools as runs."),
@@ -41,6 +46,8 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "flags": ("flags", "List an engine's flags, per version."),
     "lint": ("lint", "Check a server command line without starting it."),
     "parse-log": ("parse_log", "Parse a server's log file into records."),
+    "completion": ("completion", "Print the completion script of a shell."),
+    "man": ("man", "Print the manual page."),
 }
 
 
@@ -65,6 +72,13 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands from the table, without importing them; hosts of the inventory; options."""
+        words = [
+            CompletionItem(name, help=text) for name, (_, text) in _COMMANDS.items() if name.startswith(incomplete)
+        ]
+        return [*words, *_hosts(incomplete), *click.Command.shell_complete(self, ctx, incomplete)]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -72,6 +86,18 @@ class LazyGroup(click.Group):
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             return "cockpit", import_module("tokpit.cli.cockpit").cockpit, args
         return super().resolve_command(ctx, args)
+
+
+def _hosts(incomplete: str) -> list[CompletionItem]:
+    """Hosts of the inventory; none where it cannot be read, because a shell is no place to say so."""
+    from tokpit.config.inventory import load_inventory
+    from tokpit.errors import TokpitError
+
+    try:
+        hosts = load_inventory().hosts
+    except TokpitError:
+        return []
+    return [CompletionItem(name, help="host") for name in hosts if name.startswith(incomplete)]
 
 
 @click.group(

@@ -76,7 +76,7 @@ async def show_found(session: Session, hosts: tuple[str, ...], as_json: bool) ->
                 s.engine,
                 s.version,
                 s.served_name or s.model,
-                s.pid if s.job is None else f"job {s.job.id}",
+                process_of(s),
                 s.user,
                 age(time.time() - s.started_at) if s.started_at else None,
                 s.log_path,
@@ -126,6 +126,13 @@ async def _gpu_memory(session: Session, orphans: Sequence[tuple[str, Orphan]]) -
     return held
 
 
+def process_of(server: ServerInfo) -> str:
+    """Its process, job or rank, for a list."""
+    if server.job is not None:
+        return f"job {server.job.id}"
+    return f"{server.pid} rank {server.rank}/{len(server.ranks)}" if server.ranks else str(server.pid)
+
+
 def job_line(label: str, job: BatchJob) -> str:
     """Where a job is: waiting and why, or on which nodes and for how long still."""
     from tokpit.ops.slurm import left_sentence, waits
@@ -155,4 +162,6 @@ def as_row(server: ServerInfo) -> dict[str, object]:
         "children": server.children,
         "launched_by_tokpit": server.launched_by_tokpit,
         "job": server.job,
+        "rank": server.rank if server.ranks else None,
+        "ranks": server.ranks,
     }

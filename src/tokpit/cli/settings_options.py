@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from tokpit.domain.settings import NO_SPECULATION
+from tokpit.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,8 +27,14 @@ _OPTIONS: tuple[tuple[str, str, type, str], ...] = (  # option, canonical settin
     ("--kv-dtype", "kv_dtype", str, "KV-cache type."),
     ("--quantization", "quantization", str, "Quantization method."),
     ("--mtp-steps", "spec_steps", int, "Draft steps of the model's own MTP head; 0 switches speculation off."),
-    ("--spec-method", "spec_method", str, "Speculation method: mtp, eagle, eagle3, ngram, draft, dflash."),
+    (
+        "--spec-method",
+        "spec_method",
+        str,
+        "Speculation method: mtp, eagle, eagle3, ngram, draft, or dflash (SGLang 0.5.11+, vLLM 0.25+).",
+    ),
     ("--draft-model", "draft_model", str, "Draft model path or name."),
+    ("--draft-block", "spec_draft_tokens", int, "Tokens that dflash drafts at once, with the verified one."),
     (
         "--hicache-gb",
         "hicache_gb",
@@ -52,6 +59,8 @@ def given_settings(values: dict[str, Any]) -> dict[str, Any]:
     """The settings given among a command's option values, by canonical name; `--mtp-steps` implies the method."""
     names = {option.lstrip("-").replace("-", "_"): setting for option, setting, _, _ in _OPTIONS}
     given = {names[name]: value for name, value in values.items() if name in names and value is not None}
+    if given.get("spec_draft_tokens") is not None and given.get("spec_method") != "dflash":
+        raise UsageError("--draft-block is the block of dflash", hint="add --spec-method dflash --draft-model PATH")
     steps = given.get("spec_steps")
     if steps == 0:
         given |= NO_SPECULATION

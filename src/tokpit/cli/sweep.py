@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,13 +10,12 @@ from tokpit.cli.context import Options
 from tokpit.cli.errors import INTERRUPTED
 from tokpit.cli.output import to_json
 from tokpit.cli.progress import show_operations
+from tokpit.cli.signals import Signals
 
 if TYPE_CHECKING:
     from tokpit.domain.run import Run
     from tokpit.ops.session import Session
 
-AT_ONCE_S = 2.0
-"""After the second Ctrl-C, how long the clean-up may take."""
 NOTHING_OK = 7
 
 
@@ -99,7 +95,7 @@ async def _sweep(session: Session, values: dict[str, Any]) -> int:
 
     as_json = values.pop("as_json")
     read_args(values)  # a wrong word is told before anything is connected to
-    signals = _Signals(session)
+    signals = Signals(lambda: bool(session.stops))
     async with show_operations(session):
         run: Run | None = await signals.guard(session.execute("sweep.start", stop=signals.stop, **values))
     if run is None:
@@ -113,39 +109,3 @@ async def _sweep(session: Session, values: dict[str, Any]) -> int:
     if signals.heard:
         return INTERRUPTED
     return 0 if run.status == "done" and any(level.ok for level in run.levels) else NOTHING_OK
-
-
-class _Signals:
-    """The first SIGINT or SIGTERM stops the level and keeps it; the second, or one before any level, ends at once."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._task: asyncio.Future[Any] | None = None
-        self.stop = asyncio.Event()
-        self.heard = 0
-
-    async def guard(self, work: Any) -> Any:
-        """Await `work` with the signals caught; None where it was ended at once."""
-        loop = asyncio.get_running_loop()
-        self._task = asyncio.ensure_future(work)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._hear)
-        try:
-            return await self._task
-        except asyncio.CancelledError:
-            if not self.heard:
-                raise
-            return None
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
-
-    def _hear(self) -> None:
-        self.heard += 1
-        if self.heard == 1 and self._session.stops:
-            self.stop.set()
-            return
-        assert self._task is not None
-        self._task.cancel()
-        # A host that does not answer must not hold up somebody who pressed it twice.
-        asyncio.get_running_loop().call_later(AT_ONCE_S, os._exit, INTERRUPTED)

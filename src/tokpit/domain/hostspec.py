@@ -10,13 +10,19 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     address: str | None = None
-    """Name given to SSH; ssh_config is applied to it. None: `name`."""
+    """Name or address given to SSH, to which ssh_config is applied. Not given: the host's name."""
     user: str | None = None
+    """Not given: what ssh_config says, else yours."""
     port: int | None = None
+    """Not given: what ssh_config says, else 22."""
     identity_files: tuple[str, ...] = ()
+    """Private keys to try beside the agent's."""
     known_hosts: str | None = None
+    """File of host keys instead of `~/.ssh/known_hosts`."""
     jump: str | None = None
+    """Host to go through: a name of the inventory or `user@host:port`."""
     local: bool = False
+    """This machine, without SSH."""
     label: str = ""
     """Shown beside the name, e.g. the word for a simulated host."""
     clock_factor: float = 1.0
@@ -24,3 +30,4 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
     programs: dict[str, str] = {}
     """Engine name to the environment folder or program used for launches."""
     group: str = ""
+    """Word that several hosts share."""

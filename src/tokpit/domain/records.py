@@ -17,7 +17,7 @@ Scalar = str | int | float | bool | None
 Value = Scalar | tuple[float, ...]
 
 
-class LogRecord(msgspec.Struct, frozen=True):
+class LogRecord(msgspec.Struct, frozen=True, gc=False):
     """One record of a server's log: a line, or lines that belong together (a traceback, an argument echo).
 
     `kind` is the canonical line kind: `decode_batch`, `stats`, `milestone.ready`, `failure.oom`, `progress.load`, or

@@ -44,6 +44,10 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     container: str | None = None
     job: BatchJob | None = None
     """The batch job that it is (part of); `host` is then the login host, `pid` is 0, and `start_ticks` the job's id."""
+    group: str = ""
+    """See LaunchState: what the ranks of one server over several hosts have in common."""
+    rank: int = 0
+    ranks: tuple[str, ...] = ()
     launched_by_tokpit: bool = False
 
     @property

@@ -92,6 +92,10 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """More words for `docker run`."""
     batch: BatchRequest = BatchRequest()
     """What a launch by Slurm asks for."""
+    ranks: tuple[str, ...] = ()
+    """More hosts that serve together with `host`, in the order of their ranks."""
+    head: str = ""
+    """Address of `host` as those reach it; empty: as in the inventory."""
     name: str = ""
 
 
@@ -113,5 +117,10 @@ class LaunchState(msgspec.Struct, frozen=True, kw_only=True):
     boot_id: str = ""
     started_at: float = 0.0
     by: str = ""
+    group: str = ""
+    """A word that the ranks of one server over several hosts have in common."""
+    rank: int = 0
+    ranks: tuple[str, ...] = ()
+    """The hosts of all ranks, as whoever started them knew them."""
     env_names: tuple[str, ...] = ()
     """Names only: values may be secrets."""

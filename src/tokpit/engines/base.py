@@ -39,8 +39,47 @@ class HttpFacts(msgspec.Struct, frozen=True, kw_only=True):
     flush: str | None = None
     """Path that empties the prefix cache, if there is one (POST)."""
     default_port: int = 8000
+    health_variable: str = ""
+    """Environment variable by which a health check may wait longer."""
     extra_body: Mapping[str, object] = {}
     """Fields of a completion request that fix its output length: `ignore_eos` and the like."""
+
+
+class Traces(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine leaves on a host and in texts, by which its installations and its earlier starts are found.
+
+    Patterns that run on the host are POSIX extended regular expressions without quotes; the others are Python's.
+    """
+
+    words: tuple[str, ...]
+    """On the host, in any case: one of these is in every unit, history line and container of the engine."""
+    launches: tuple[str, ...] = ()
+    """On the host: command lines that start it, as they stand in scripts."""
+    distribution: str = ""
+    """Normalised names of the Python distributions that are the engine."""
+    metadata: tuple[str, ...] = ()
+    """On the host: how the folders of these distributions begin, as shell patterns before `.dist-info`."""
+    companions: tuple[str, ...] = ()
+    """Shell patterns of further distributions that say what an installation is able to do."""
+    binaries: tuple[str, ...] = ()
+    """File names of its programs, where it is built rather than installed."""
+    model_folders: tuple[str, ...] = ()
+    """Where it keeps models that it fetched; `$HOME` is understood."""
+    images: tuple[str, ...] = ()
+    """Words in the names of container images that hold it, in small letters."""
+    image_program: tuple[str, ...] = ()
+    """What starts it in the images that its makers publish."""
+    image_entry: tuple[str, ...] = ()
+    """The program that those images start by themselves, so that words after the image are its flags."""
+    echoes: tuple[tuple[str, bool], ...] = ()
+    """What stands right before the settings that it prints at its start; whether these are all settings, with the
+    values that it chose, or only those that were given."""
+    echo_words: tuple[str, ...] = ()
+    """On the host: what is in lines that print settings or the version."""
+    version_line: str = ""
+    """A log line with its version as the only group."""
+    metrics: tuple[str, ...] = ()
+    """How the names on its metrics page begin."""
 
 
 class Milestone(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +151,21 @@ class Engine(Protocol):
     env_prefixes: Sequence[str]
     """How the environment variables that change its ways begin."""
 
+    @property
+    def traces(self) -> Traces:
+        """What it leaves on a host and in texts."""
+        ...
+
+    @property
+    def state_slot_choices(self) -> Sequence[int]:
+        """Recurrent-state slots that it may reserve for a request, by setting; empty where it reserves none."""
+        ...
+
+    @property
+    def host_cache_reserve_bytes(self) -> int | None:
+        """Host memory that its host cache leaves free; None where it has no such cache."""
+        ...
+
     def recognise(self, argv: Sequence[str]) -> Recognised | None:
         """Whether this command line is the engine's main process; None for its workers and for everything else."""
         ...
@@ -164,6 +218,17 @@ class Engine(Protocol):
         env: Mapping[str, str],
     ) -> Sequence[RuleAnswer]:
         """What rules between flags, and of flags against model and host, say before a start."""
+        ...
+
+    def running_cap(
+        self,
+        settings: Settings,
+        version: str | None,
+        model: ModelFacts,
+        host: HostFacts,
+        env: Mapping[str, str],
+    ) -> tuple[int | None, str]:
+        """Most requests that will run at once as far as flags tell, with the arithmetic; None: they do not."""
         ...
 
     def log_weight(self, line: str) -> int:

@@ -10,7 +10,7 @@ from tokpit.domain.hostfacts import HostFacts, ModelFacts
 from tokpit.domain.records import LogRecord, MetricsPage
 from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import RuleAnswer, Verdict
-from tokpit.engines.base import FlagIssue, FlagSchema, Grammar, HttpFacts, Milestone, Recognised
+from tokpit.engines.base import FlagIssue, FlagSchema, Grammar, HttpFacts, Milestone, Recognised, Traces
 from tokpit.engines.flagkit import check, process
 from tokpit.engines.logkit.marks import weigh
 
@@ -24,6 +24,21 @@ class FolderEngine:
     packages: Sequence[str] = ()
     process_words: Sequence[str] = ()
     env_prefixes: Sequence[str] = ()
+
+    @property
+    def host_cache_reserve_bytes(self) -> int | None:
+        """See Engine."""
+        return None
+
+    @property
+    def state_slot_choices(self) -> Sequence[int]:
+        """See Engine."""
+        return ()
+
+    @property
+    def traces(self) -> Traces:
+        """See Engine."""
+        return cast(Traces, self._part("traces").TRACES)
 
     def _part(self, module: str) -> Any:
         return import_module(f"{type(self).__module__}.{module}")
@@ -84,6 +99,18 @@ class FolderEngine:
         from tokpit.engines.verdictkit.ask import Ask, run
 
         return run(self._part("rules").RULES, Ask(settings=settings, version=version, model=model, host=host, env=env))
+
+    def running_cap(
+        self,
+        settings: Settings,
+        version: str | None,
+        model: ModelFacts,
+        host: HostFacts,
+        env: Mapping[str, str],
+    ) -> tuple[int | None, str]:
+        """See Engine. As configured; an engine with more to say (state slots, defaults) overrides it."""
+        cap = settings.max_running
+        return (cap, f"max running requests is set to {cap}") if cap is not None else (None, "")
 
     def log_weight(self, line: str) -> int:
         """See Engine."""

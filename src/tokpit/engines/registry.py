@@ -44,6 +44,19 @@ def listed(word: str = "or") -> str:
     return f"{', '.join(first)} {word} {last}" if first else last
 
 
+def env_prefixes() -> tuple[str, ...]:
+    """How the environment variables begin that change the ways of an engine."""
+    return tuple(prefix for known in engines() for prefix in known.env_prefixes)
+
+
+def of_metrics(text: str) -> str:
+    """The engine whose metrics page this is, by its names; the first registered where none says so."""
+    for known in engines():
+        if any(prefix in text for prefix in known.traces.metrics):
+            return known.name
+    return names()[0]
+
+
 def recognise(argv: Sequence[str]) -> Recognised | None:
     """The engine whose main process this command line is, if any."""
     for name in _MODULES:

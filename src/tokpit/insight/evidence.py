@@ -27,6 +27,17 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str] = {}
     single_tps: float | None = None
     accept_len: float | None = None
+    whole: bool = False
+    """`settings` are those of a command line: what is missing was not given."""
+
+
+class Earlier(msgspec.Struct, frozen=True, kw_only=True):
+    """An earlier deployment of the model; `changes` from then to now, the likeliest cause first."""
+
+    where: str
+    when: str
+    state: str = ""
+    changes: tuple[str, ...] = ()
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +54,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[Trial, ...] = ()
     setups: tuple[Setup, ...] = ()
     """Deployments from the oldest to the one that runs now."""
+    earlier: tuple[Earlier, ...] = ()
+    """Newest first; looked for only where the server seems slower than it was."""
     gpus: tuple[GpuSample, ...] = ()
     problems: tuple[Problem, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
@@ -52,3 +65,5 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Cap on running requests as somebody gave it, where a log says another."""
     known_tps: float | None = None
     """Best rate of earlier runs of the same profile."""
+    health_variable: str = ""
+    """Environment variable by which the engine's health check may wait longer."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 import msgspec
 
 from tokpit.domain.hostfacts import HostFacts
@@ -240,7 +242,10 @@ def engines(found: Found) -> list[Check]:
                 says += f", a development build{f' of {package.source}' if package.source else ''}"
             mend = "" if torch is not None or environment.kind == "system" else "it has no torch: it may not start"
             checks.append(Check(name="engine", status="warn" if mend else "ok", says=says, mend=mend))
-    checks += [Check(name="engine", status="ok", says=f"llama-server at {binary.path}") for binary in found.binaries]
+    checks += [
+        Check(name="engine", status="ok", says=f"{PurePosixPath(binary.path).name} at {binary.path}")
+        for binary in found.binaries
+    ]
     checks += [
         Check(name="engine", status="ok", says=f"image {image.name} ({image.runtime}, {image.size})")
         for image in found.images

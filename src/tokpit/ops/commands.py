@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tokpit.errors import UsageError
-from tokpit.ops import adopt, check, launch, relaunch, stop, sweep
+from tokpit.ops import adopt, check, fleet, launch, relaunch, stop, sweep
 from tokpit.ops.gate import Command, Risk
+from tokpit.ops.tuning import ab
+from tokpit.ops.tuning import start as tuning
 
 COMMANDS: tuple[Command, ...] = (
     Command(
@@ -61,6 +63,32 @@ COMMANDS: tuple[Command, ...] = (
         contexts=("server",),
     ),
     Command(
+        id="fleet.check",
+        title="Check several servers",
+        help="Check the selected servers one after another.",
+        risk=Risk.LOAD,
+        prepare=fleet.prepare_check,
+        contexts=("fleet",),
+        asks=True,
+    ),
+    Command(
+        id="fleet.sweep",
+        title="Sweep several servers",
+        help="Sweep the selected servers one after another.",
+        risk=Risk.LOAD,
+        prepare=fleet.prepare_sweep,
+        contexts=("fleet",),
+        asks=True,
+    ),
+    Command(
+        id="fleet.stop",
+        title="Stop several servers",
+        help="End the selected servers one after another.",
+        risk=Risk.DESTRUCTIVE,
+        prepare=fleet.prepare_stop,
+        contexts=("fleet",),
+    ),
+    Command(
         id="sweep.stop",
         title="Stop the sweep",
         help="Stop at once; what was measured is kept.",
@@ -68,6 +96,45 @@ COMMANDS: tuple[Command, ...] = (
         prepare=sweep.prepare_stop,
         keys=("escape",),
         contexts=("sweep",),
+    ),
+    Command(
+        id="tune.start",
+        title="Tune a server",
+        help="Restart a server with other settings, measure each, find the best, and put the first one back.",
+        risk=Risk.DESTRUCTIVE,
+        prepare=tuning.prepare,
+        keys=("t",),
+        contexts=("server",),
+    ),
+    Command(
+        id="tune.resume",
+        title="Resume an experiment",
+        help="Go on with an experiment that a crash or a lost link cut off.",
+        risk=Risk.DESTRUCTIVE,
+        prepare=tuning.prepare_resume,
+    ),
+    Command(
+        id="tune.restore",
+        title="Put the first server back",
+        help="End an experiment that was cut off: the server that ran before it is started again.",
+        risk=Risk.DESTRUCTIVE,
+        prepare=tuning.prepare_restore,
+    ),
+    Command(
+        id="tune.stop",
+        title="Stop the experiment",
+        help="End the experiment; the first server is put back and what was measured is kept.",
+        risk=Risk.READ,
+        prepare=tuning.prepare_stop,
+        contexts=("tune",),
+    ),
+    Command(
+        id="ab.start",
+        title="Compare with other settings",
+        help="A server as it runs against the same with other settings, in alternating blocks; the first one stays.",
+        risk=Risk.DESTRUCTIVE,
+        prepare=ab.prepare,
+        contexts=("server",),
     ),
 )
 

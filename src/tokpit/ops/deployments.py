@@ -18,6 +18,7 @@ from tokpit.ops import environment
 from tokpit.ops.difference import Change, differences
 from tokpit.ops.environments import find_environments
 from tokpit.ops.remembered import Deployment, deployments
+from tokpit.ops.searched import searched
 from tokpit.probes.deployments import BUDGET_S, deployments_script, parse_pieces
 from tokpit.probes.environments import Environment, Found
 
@@ -51,7 +52,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 async def look_back(session: Session, host_name: str, *, compare: bool = False) -> Past:
     """Search a host's traces of earlier servers; read-only, about ten seconds at most on the host. Raises HostError."""
     host = await session.connected(host_name)
-    answer = await host.run(deployments_script(), timeout_s=BUDGET_S * 6.0)
+    answer = await host.run(deployments_script(searched()), timeout_s=BUDGET_S * 6.0)
     pieces, cut = parse_pieces(answer.out)
     if cut and not pieces and answer.status != 0:
         raise RemoteFailed(f"{host.name}: earlier deployments could not be looked for", status=answer.status)

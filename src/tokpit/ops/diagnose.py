@@ -12,13 +12,14 @@ from tokpit.domain.hostfacts import HostFacts, ModelFacts
 from tokpit.domain.records import GpuSample, Problem
 from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import RuleAnswer, Verdict
+from tokpit.engines.base import Engine
 from tokpit.engines.registry import engine as engine_of
-from tokpit.engines.sglang.capacity import HICACHE_RESERVE_BYTES, slots_per_request
+from tokpit.engines.registry import engines
 from tokpit.errors import UsageError
 from tokpit.insight.curve import Curve, latency_of
 from tokpit.insight.diagnose import diagnose
 from tokpit.insight.digest import Digest
-from tokpit.insight.evidence import Evidence, Setup, Trial
+from tokpit.insight.evidence import Earlier, Evidence, Setup, Trial
 from tokpit.insight.facts import Facts, merged, nearest, parse_facts
 from tokpit.insight.gather import gather
 from tokpit.insight.gpus import lookup
@@ -83,6 +84,7 @@ class Gathered:
         self.verdicts: list[Verdict] = []
         self.trials: list[Trial] = []
         self.setups: list[Setup] = []
+        self.earlier: list[Earlier] = []
         self.gpus: list[GpuSample] = []
         self.problems: list[Problem] = []
         self.facts = Facts()
@@ -132,9 +134,11 @@ def judge(got: Gathered) -> Diagnosis:
     if known.gpu and not known.bandwidth_gbps and (own := own_bandwidths()):
         gpu = lookup(known.gpu, own)
         facts = merged(Facts(bandwidth_gbps=gpu.bandwidth_gbps if gpu is not None else None), facts)
-    sglang = known.engine in (None, "sglang")
+    slots = next((e.state_slot_choices for e in _asked(known) if e.state_slot_choices), None)
+    cached = _with_host_cache(known)
+    reserve = None if cached is None or known.hicache_total_gb is None else cached.host_cache_reserve_bytes
     evidence = gather(
-        facts if known.hicache_total_gb is None else merged(Facts(hicache_reserve_gb=RESERVE_GB), facts),
+        facts if reserve is None else merged(Facts(hicache_reserve_gb=reserve / 1e9), facts),
         sweeps=got.sweeps,
         logs=got.logs,
         trials=got.trials,
@@ -143,9 +147,12 @@ def judge(got: Gathered) -> Diagnosis:
         problems=[p for p in got.problems if not p.info or p.code in _TOLD],
         verdicts=got.verdicts,
         answers=_answers(known) if known.hicache_total_gb is None else (),
-        slot_choices=_slot_choices() if sglang else None,
+        slot_choices=None if slots is None else tuple(map(float, slots)),
     )
-    evidence = msgspec.structs.replace(evidence, known_tps=got.known_tps)
+    patience = next((e.http.health_variable for e in _asked(known) if e.http.health_variable), "")
+    evidence = msgspec.structs.replace(
+        evidence, known_tps=got.known_tps, earlier=tuple(got.earlier), health_variable=patience
+    )
     return Diagnosis(
         findings=diagnose(evidence),
         facts=evidence.facts,
@@ -193,7 +200,6 @@ def reached(found: Diagnosis, sources: Sources) -> Diagnosis:
     return msgspec.structs.replace(found, reach=tuple(ways))
 
 
-RESERVE_GB = HICACHE_RESERVE_BYTES / 1e9
 _ENV = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
 _TOLD = frozenset(
     {
@@ -203,17 +209,19 @@ _TOLD = frozenset(
 )
 
 
-def _slot_choices() -> tuple[float, ...]:
-    """State slots that an SGLang request may reserve, by strategy and scheduler."""
-    found = {slots_per_request("no_buffer", prefix_cache=False)}
-    for strategy in ("no_buffer", "extra_buffer", "extra_buffer_lazy"):
-        found |= {slots_per_request(strategy, overlap=overlap) for overlap in (True, False)}
-    return tuple(sorted(float(n) for n in found if n is not None))
+def _asked(facts: Facts) -> Sequence[Engine]:
+    """The engine that runs; all of them where it is not known which."""
+    return (engine_of(facts.engine),) if facts.engine is not None else engines()
+
+
+def _with_host_cache(facts: Facts) -> Engine | None:
+    return next((known for known in _asked(facts) if known.host_cache_reserve_bytes is not None), None)
 
 
 def _answers(facts: Facts) -> Sequence[RuleAnswer]:
     """What the engine's own rules say of a host cache against the host's memory."""
-    if not facts.hicache_gb or facts.engine not in (None, "sglang"):
+    engine = _with_host_cache(facts)
+    if not facts.hicache_gb or engine is None:
         return ()
     hybrid = facts.hybrid if facts.hybrid is not None else True if facts.state_slots else None
     available = facts.mem_available_gb
@@ -221,7 +229,7 @@ def _answers(facts: Facts) -> Sequence[RuleAnswer]:
     def whole(gb: float | None) -> int | None:
         return None if gb is None else round(gb * 1e9)
 
-    answers = engine_of("sglang").check_rules(
+    answers = engine.check_rules(
         Settings(hicache=True, hicache_gb=facts.hicache_gb, tp=facts.tp, dp=facts.dp),
         facts.engine_version,
         ModelFacts(hybrid=hybrid),

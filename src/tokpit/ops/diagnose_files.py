@@ -23,7 +23,7 @@ from tokpit.domain.verdict import Verdict
 from tokpit.engines.logkit.clock import Clock
 from tokpit.engines.logkit.read import detect, grammar_of, read_log
 from tokpit.engines.registry import engine as engine_of
-from tokpit.engines.registry import names
+from tokpit.engines.registry import names, of_metrics
 from tokpit.errors import UsageError
 from tokpit.insight.digest import Digest, Reader
 from tokpit.insight.evidence import Trial
@@ -274,7 +274,7 @@ def read_metrics(paths: Iterable[str], engine: str | None) -> Facts:
     pages = []
     for path in paths:
         text = read_text(path)
-        name = engine or ("vllm" if "vllm:" in text else "llamacpp" if "llamacpp:" in text else "sglang")
+        name = engine or of_metrics(text)
         try:
             pages.append(engine_of(name).metrics(text).values)
         except ValueError as error:

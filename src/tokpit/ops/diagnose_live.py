@@ -6,6 +6,8 @@ import time
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from tokpit.collect.backlog import read_age, read_head
 from tokpit.collect.find import orphans_of, read_table
 from tokpit.domain.server import ServerInfo
@@ -13,9 +15,10 @@ from tokpit.domain.settings import LaunchSpec
 from tokpit.domain.text import LineSplitter, decode_line
 from tokpit.insight.facts import Facts, merged
 from tokpit.ops.diagnose_files import digest_lines
+from tokpit.ops.diagnose_past import read_past
 from tokpit.ops.environment import model_facts
 from tokpit.ops.targets import resolve_server
-from tokpit.probes import memory, registry
+from tokpit.probes import memory, registry, stalls
 from tokpit.transport.base import Host, quote
 
 if TYPE_CHECKING:
@@ -37,7 +40,8 @@ async def read_live(session: Session, target: str, got: Gathered) -> None:
         digest, verdict = digest_lines(
             await _log_lines(host, server.log_path), name=PurePosixPath(server.log_path).name, engine=server.engine
         )
-        got.logs.append(digest)
+        # Echoed arguments go by the engine's own names; the settings of the process are told by `read_past`.
+        got.logs.append(msgspec.structs.replace(digest, settings={}))
         if verdict is not None:
             got.verdicts.append(verdict)
     else:
@@ -47,6 +51,7 @@ async def read_live(session: Session, target: str, got: Gathered) -> None:
     )
     weights = None if model.weight_bytes is None else model.weight_bytes / 1e9
     got.facts = merged(Facts(weights_gb=weights, hybrid=model.hybrid), got.facts)
+    await read_past(session, server, got)
     await _gpus(host, got)
     got.facts = merged(await _host(host), got.facts)
 
@@ -106,10 +111,15 @@ async def _gpus(host: Host, got: Gathered) -> None:
 
 async def _host(host: Host) -> Facts:
     reading = memory.parse((await host.run(memory.script(), timeout_s=30.0)).out)
+    # A simulated host borrows this machine's processors, whose troubles are not its own.
+    real = host.spec.clock_factor == 1
+    waits = stalls.parse((await host.run(stalls.SCRIPT, timeout_s=30.0)).out) if real else stalls.Stalls()
     orphans = orphans_of(await read_table(host))
     info = reading.memory
     return Facts(
         mem_total_gb=None if info.total is None else info.total / 1e9,
         swap_used_gb=None if info.swap_used is None else info.swap_used / 1e9,
         orphans=len(orphans) or None,
+        cpu_steal=waits.steal,
+        mem_pressure=waits.memory,
     )

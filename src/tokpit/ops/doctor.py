@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tokpit.engines.registry import env_prefixes
 from tokpit.errors import HostError
 from tokpit.ops import checks, occupants
 from tokpit.ops.checks import Check
@@ -47,7 +48,7 @@ async def examine(session: Session, host_name: str, *, fresh: bool = True) -> Re
         told = await host.run(CLOCK)
         clock = parse_clock(told.out)
         ended = time.time()
-        facts = parse_checkup((await host.run(checkup_script(), timeout_s=30.0)).out)
+        facts = parse_checkup((await host.run(checkup_script(), timeout_s=30.0)).out, env_prefixes())
         survival = parse_survival((await host.run(survival_script("~/.local/state/tokpit/logs"))).out)
         room = parse_preflight((await host.run(preflight_script(), timeout_s=30.0)).out)
         found = await find_environments(session, host_name, fresh=fresh)

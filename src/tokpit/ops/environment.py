@@ -76,13 +76,32 @@ async def _is_folder(host: Host, path: str) -> bool:
 
 
 async def host_facts(host: Host, spec: LaunchSpec, *, replacing: ServerInfo | None = None) -> HostFacts:
-    """Memory, GPUs and ports now. The port of a server that is to be replaced counts as free."""
+    """Memory, GPUs and ports now. The port and the memory of a server that is to be replaced count as free."""
     model = spec.settings.model or ""
     answer = await host.run(preflight_script(), timeout_s=20)
     facts = parse_preflight(answer.out)
     ports = facts.ports_in_use - ({replacing.port} if replacing is not None and replacing.port else set())
     missing = frozenset({model}) if model.startswith(("/", "./", "../", "~")) and await _missing(host, model) else None
-    return msgspec.structs.replace(facts, ports_in_use=frozenset(ports), missing_paths=missing or frozenset())
+    available = facts.mem_available_bytes
+    if replacing is not None and available is not None:
+        available += await _resident(host, replacing.pid)
+    return msgspec.structs.replace(
+        facts, ports_in_use=frozenset(ports), missing_paths=missing or frozenset(), mem_available_bytes=available
+    )
+
+
+async def _resident(host: Host, pid: int) -> int:
+    """Bytes of host memory that a process and its descendants hold, shared pages once; 0: cannot be read."""
+    answer = await host.run(_RESIDENT.format(pid=int(pid)), timeout_s=20)
+    return sum(int(word) for word in answer.out.split() if word.isdigit()) * 1024
+
+
+# Proportional set sizes (kB) of a process tree, level by level; other users' processes cannot be read and count 0.
+_RESIDENT = (
+    'level={pid}; while [ -n "$level" ]; do next=; for p in $level; do '
+    "sed -n 's/^Pss: *\\([0-9]*\\) kB/\\1/p' /proc/$p/smaps_rollup 2>/dev/null; "
+    'next="$next $(cat /proc/$p/task/*/children 2>/dev/null)"; done; level=$(echo $next); done'
+)
 
 
 async def _missing(host: Host, path: str) -> bool:

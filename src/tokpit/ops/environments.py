@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tokpit.errors import LaunchError, RemoteFailed
+from tokpit.ops.searched import searched
 from tokpit.probes.environments import BUDGET_S, Environment, Found, environments_script, parse_environments
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ async def find_environments(session: Session, host_name: str, *, fresh: bool = F
     if not fresh and (kept := _read(path)) is not None and 0 <= time.time() - kept.t < KEPT_S:
         return kept.found
     named = [words.split()[0] for words in host.spec.programs.values() if words.strip().startswith("/")]
-    answer = await host.run(environments_script(extra=named), timeout_s=BUDGET_S * 4 + 20.0)
-    found = parse_environments(answer.out)
+    answer = await host.run(environments_script(searched(), extra=named), timeout_s=BUDGET_S * 4 + 20.0)
+    found = parse_environments(answer.out, searched())
     if answer.status != 0 and found == Found(cut=True):
         raise RemoteFailed(f"{host.name}: environments could not be looked for", status=answer.status)
     if not found.cut:

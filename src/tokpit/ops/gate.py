@@ -69,6 +69,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     keys: tuple[str, ...] = ()
     contexts: tuple[str, ...] = ()
     """Where the command makes sense: `host`, `server`, `sweep`, `app`."""
+    asks: bool = False
+    """Asks although it changes nothing: it takes many servers at once."""
 
 
 class Refused(TokpitError):
@@ -77,8 +79,11 @@ class Refused(TokpitError):
     exit_code = 1
 
 
-async def execute(session: Session, command: Command, args: Mapping[str, Any]) -> Any:
+async def execute(session: Session, command: Command, args: Mapping[str, Any], *, consented: bool = False) -> Any:
     """Run a command: read-only check, prepare, confirm, audit intent, run, audit outcome.
+
+    `consented`: it is part of a command that was shown as a whole, with this one's lines, and agreed to; it is audited
+    by itself all the same.
 
     Raises Refused where the user or read-only mode says no; what the command itself raises passes through, audited.
     """
@@ -88,7 +93,7 @@ async def execute(session: Session, command: Command, args: Mapping[str, Any]) -
     if command.risk is Risk.READ:
         return await prepared.run()
     lines = tuple(mask_secrets(line) for line in prepared.lines)
-    if command.risk is not Risk.LOAD and not session.assume_yes:
+    if (command.risk is not Risk.LOAD or command.asks) and not (session.assume_yes or consented):
         request = ConfirmRequest(
             title=prepared.title,
             lines=lines,

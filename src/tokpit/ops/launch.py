@@ -135,9 +135,16 @@ async def assess(session: Session, spec: LaunchSpec, *, replacing: ServerInfo | 
 
 
 async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
-    """`server.launch`: args are `spec` (LaunchSpec), `force`, `timeout_s`, `operation_id`."""
-    spec: LaunchSpec = args["spec"]
-    made = await plan(session, spec, force=bool(args.get("force")))
+    """`server.launch`: args are `spec` (LaunchSpec), `force`, `timeout_s`, `operation_id`.
+
+    `plan`: a Plan made before, started as it is, instead of `spec` and `force`.
+    """
+    if "plan" not in args and args["spec"].ranks:
+        from tokpit.ops import nodes
+
+        return await nodes.prepare(session, args)
+    made: Plan = args.get("plan") or await plan(session, args["spec"], force=bool(args.get("force")))
+    spec = made.spec
     host = session.host(spec.host)
     log_path = made.spec.log_path or await environment.default_log_path(host, made.spec)
     made = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, log_path=log_path))

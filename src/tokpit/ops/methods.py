@@ -12,6 +12,7 @@ import msgspec
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec
 from tokpit.domain.text import sanitize
+from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import LaunchError, UsageError
 from tokpit.probes.survival import Risk, parse_survival, risks, survival_script
 from tokpit.transport.base import Host, quote
@@ -85,14 +86,6 @@ async def shown_line(host: Host, spec: LaunchSpec, argv: tuple[str, ...], log_pa
     return f"setsid {command} </dev/null >>{log_path} 2>&1"
 
 
-_IN_IMAGES = {
-    "sglang": ("python3", "-m", "sglang.launch_server"),
-    "vllm": ("vllm", "serve"),
-    "llamacpp": ("/app/llama-server",),
-}
-"""What starts the engine in the images that its makers publish."""
-
-
 async def complete_in_image(host: Host, spec: LaunchSpec) -> LaunchSpec:
     """`spec` with its program and, where the image's tag is a version, the version; the image is never pulled.
 
@@ -106,5 +99,5 @@ async def complete_in_image(host: Host, spec: LaunchSpec) -> LaunchSpec:
             f"{host.name}: the image {spec.image} cannot be used: {why}", hint=f"get it first: docker pull {spec.image}"
         )
     found = re.search(r":v?(\d+\.\d+[\w.+]*)", spec.image)
-    program = spec.program or _IN_IMAGES.get(spec.engine, ())
+    program = spec.program or engine_of(spec.engine).traces.image_program
     return msgspec.structs.replace(spec, program=program, version=spec.version or (found[1] if found else None))

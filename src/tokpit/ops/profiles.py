@@ -14,8 +14,8 @@ from tokpit.config.profiles import Profile, load_profile, profile_path, save_pro
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.engines.registry import engine as engine_of
-from tokpit.errors import ConfigError, LaunchError, UsageError
-from tokpit.ops import environment, methods
+from tokpit.errors import ConfigError, UsageError
+from tokpit.ops import environment, relaunch
 from tokpit.ops.difference import flag_groups
 from tokpit.ops.targets import resolve_server
 from tokpit.store.masking import masked
@@ -67,24 +67,19 @@ async def profile_of(session: Session, info: ServerInfo) -> tuple[Profile, tuple
     Of its environment only what a launch over SSH would not have anyway is kept. Raises LaunchError for a server whose
     command line cannot be started again, HostError.
     """
-    recognised = engine_of(info.engine).recognise(info.argv)
-    if recognised is None or info.container is not None:
-        raise LaunchError(f"{info.label}: its command line is not one that can be started from a profile")
-    host = await session.connected(info.host)
-    usual = await environment.process_env(host, None)
-    env = {k: v for k, v in (await environment.process_env(host, info.pid)).items() if usual.get(k) != v}
-    made, left_out = plain(
+    spec = await relaunch.spec_of(session, info)
+    usual = await environment.process_env(await session.connected(info.host), None)
+    return plain(
         Profile(
             engine=info.engine,
-            program=quote(recognised.program),
+            program=quote(spec.program),
             version=info.version,
-            cwd=info.cwd or None,
-            method=await methods.method_of(host, info),
-            settings=info.settings,
-            env=env,
+            cwd=spec.cwd,
+            method=spec.method,
+            settings=spec.settings,
+            env={name: value for name, value in spec.env.items() if usual.get(name) != value},
         )
     )
-    return made, left_out
 
 
 def plain(profile: Profile) -> tuple[Profile, tuple[str, ...]]:

@@ -52,6 +52,7 @@ class Relaunch(msgspec.Struct, frozen=True, kw_only=True):
 async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     """`server.relaunch`: args are `target` or `server_id`, `changes` (canonical settings), `env`, `rollback`, `force`.
 
+    `plan`: what takes its place, made before and started as it is, instead of `changes`, `env` and `force`.
     `rollback`: True starts the earlier server again where the new one fails, False does not, None asks then.
     Raises LaunchError where the server cannot be started again from its command line, UsageError, StopError, HostError.
     """
@@ -61,48 +62,29 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
             f"{info.label} is job {info.job.id}: a queue gives no place back at once, so it is not relaunched",
             hint="cancel it with tokpit stop and launch it anew with --method slurm",
         )
+    if info.ranks:
+        raise UsageError(
+            f"{info.label} is one of {len(info.ranks)} ranks, which are not relaunched together yet",
+            hint="stop it and launch it anew on the same hosts",
+        )
     changes = dict(args.get("changes") or {})
     unknown = set(changes) - set(Settings.__struct_fields__)
     if unknown:
         raise UsageError(f"unknown setting: {', '.join(sorted(unknown))}")
     host = session.host(info.host)
-    recognised = engine_of(info.engine).recognise(info.argv)
-    if recognised is None:
-        raise LaunchError(f"{info.label}: its command line is not one that can be started again")
-    if info.container is not None:
-        raise LaunchError(
-            f"{info.label}: it runs in container {info.container}, where paths and environment are the container's own",
-            hint="stop it and launch it with --method docker --image IMAGE",
-        )
-    env = await environment.process_env(host, info.pid)
-    old = LaunchSpec(
-        host=info.host,
-        engine=info.engine,
-        program=recognised.program,
-        settings=info.settings,
-        version=info.version,
-        env=env,
-        cwd=info.cwd or None,
-        log_path=None,
-        method=await methods.method_of(host, info),
-    )
-    new = msgspec.structs.replace(
-        old, settings=msgspec.structs.replace(info.settings, **changes), env={**env, **(args.get("env") or {})}
-    )
-    after = await launch.plan(session, new, force=bool(args.get("force")), replacing=info)
-    before = Plan(
-        spec=old,
-        argv=info.argv,
-        port=info.port or after.port,
-        handle=methods.handle(old, info.port or after.port, host.now()),
-        platform=after.platform,
-    )
+    old = await spec_of(session, info)
+    after: Plan | None = args.get("plan")
+    if after is None:
+        env = {**old.env, **(args.get("env") or {})}
+        new = msgspec.structs.replace(old, settings=msgspec.structs.replace(info.settings, **changes), env=env)
+        after = await launch.plan(session, new, force=bool(args.get("force")), replacing=info)
+    before = exactly(host, old, info.argv, info.port or after.port, after.platform)
     plan = Relaunch(
         info=info,
         job=await stop.plan(host, info),
         after=after,
         before=before,
-        changes=(*differences(old.settings, new.settings), *map_differences(old.env, new.env)),
+        changes=(*differences(old.settings, after.spec.settings), *map_differences(old.env, after.spec.env)),
         rollback=args.get("rollback"),
         timeout_s=args.get("timeout_s") or 1800.0,
     )
@@ -124,6 +106,38 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
         warnings=(*after.warnings, *_warnings(plan)),
         typed_word=str(info.port or info.pid),
     )
+
+
+async def spec_of(session: Session, info: ServerInfo) -> LaunchSpec:
+    """How a running server was started, as far as it can be started so again.
+
+    Raises LaunchError where its command line is not one that can, or where it runs in a container; HostError.
+    """
+    host = session.host(info.host)
+    recognised = engine_of(info.engine).recognise(info.argv)
+    if recognised is None:
+        raise LaunchError(f"{info.label}: its command line is not one that can be started again")
+    if info.container is not None:
+        raise LaunchError(
+            f"{info.label}: it runs in container {info.container}, where paths and environment are the container's own",
+            hint="stop it and launch it with --method docker --image IMAGE",
+        )
+    return LaunchSpec(
+        host=info.host,
+        engine=info.engine,
+        program=recognised.program,
+        settings=info.settings,
+        version=info.version,
+        env=await environment.process_env(host, info.pid),
+        cwd=info.cwd or None,
+        log_path=None,
+        method=await methods.method_of(host, info),
+    )
+
+
+def exactly(host: Host, spec: LaunchSpec, argv: tuple[str, ...], port: int, platform: str) -> Plan:
+    """A start with this very command line, whatever the checks would say: it has run here before."""
+    return Plan(spec=spec, argv=argv, port=port, handle=methods.handle(spec, port, host.now()), platform=platform)
 
 
 def _warnings(plan: Relaunch) -> tuple[str, ...]:
@@ -177,16 +191,24 @@ async def _roll_back(session: Session, host: Host, plan: Relaunch) -> str:
     """Clear away the failed server and start the earlier one; a clause that says how it went."""
     try:
         await _clear(session, host, plan.after)
-        if plan.unit is not None:
-            await managers.ask(host, plan.unit, "start", wait_s=60.0)
-            seconds = await _wait_unit(session, host, plan)
-        else:
-            started = await launch.start(session, await _logged(host, plan.before), timeout_s=plan.timeout_s)
-            seconds = started.ready_s
+        seconds = await bring_back(session, host, plan.info, plan.before, plan.unit, timeout_s=plan.timeout_s)
     except TokpitError as second:
         log.warning("rollback of %s failed: %s", plan.info.label, second)
         return f"the earlier server did not come back either: {second.message}"
     return f"the earlier server was started again and was ready after {seconds:.0f} s"
+
+
+async def bring_back(
+    session: Session, host: Host, info: ServerInfo, before: Plan, unit: managers.Manager | None, *, timeout_s: float
+) -> float:
+    """Start an earlier server again, through its unit where it has one; seconds until it was ready.
+
+    `info`: how it was known. Raises LaunchError, HostError.
+    """
+    if unit is None:
+        return (await launch.start(session, await _logged(host, before), timeout_s=timeout_s)).ready_s
+    await managers.ask(host, unit, "start", wait_s=60.0)
+    return await _wait_unit(session, host, info, timeout_s)
 
 
 async def _clear(session: Session, host: Host, failed: Plan) -> None:
@@ -203,9 +225,8 @@ async def _clear(session: Session, host: Host, failed: Plan) -> None:
             log.info("nothing to clear away: %s", error)
 
 
-async def _wait_unit(session: Session, host: Host, plan: Relaunch) -> float:
+async def _wait_unit(session: Session, host: Host, info: ServerInfo, timeout_s: float) -> float:
     """Wait until the unit's server is found and ready; seconds on the host's clock."""
-    info = plan.info
     progress = Progress(session.store, kind="launch", target=host.name, title=f"start {info.label} again", now=host.now)
     try:
         while True:
@@ -216,7 +237,7 @@ async def _wait_unit(session: Session, host: Host, plan: Relaunch) -> float:
                 raise LaunchError(f"{info.label}: its unit was started, and no server came up")
             await asyncio.sleep(0.5)
         session.watch_server(found.id)
-        waited = await ready.wait_ready(session, host, found, progress, timeout_s=plan.timeout_s)
+        waited = await ready.wait_ready(session, host, found, progress, timeout_s=timeout_s)
     except (LaunchError, HostError) as error:
         progress.failed(error)
         raise

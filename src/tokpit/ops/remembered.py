@@ -15,6 +15,7 @@ from tokpit.domain.settings import Settings
 from tokpit.domain.text import mask_secrets
 from tokpit.engines.flagkit.echo import read_echo
 from tokpit.engines.flagkit.shelltext import Started, of_image, started_in
+from tokpit.engines.registry import engines, env_prefixes
 from tokpit.probes.compose import parse_compose
 from tokpit.probes.deployments import Piece, parse_history
 from tokpit.probes.units import parse_env_file, parse_unit_files
@@ -201,10 +202,12 @@ def _tmux(piece: Piece) -> list[Deployment]:
 
 def _echoes(source: str, piece: Piece, lines: Iterable[tuple[str, float | None]]) -> list[Deployment]:
     made = []
-    version = None
+    versions: dict[str, str] = {}
     for line, at in lines:
-        said = re.search(r"API server version (\S+)", line)
-        version = said[1] if said else version
+        for known in engines():
+            said = re.search(known.traces.version_line, line) if known.traces.version_line else None
+            if said is not None:
+                versions[known.name] = said[1]
         echo = read_echo(line)
         if echo is None:
             continue
@@ -216,7 +219,7 @@ def _echoes(source: str, piece: Piece, lines: Iterable[tuple[str, float | None]]
                 settings=echo.settings,
                 t=at,
                 resolved=echo.resolved,
-                version=version if echo.engine == "vllm" else None,
+                version=versions.get(echo.engine),
             )
         )
     return made
@@ -266,7 +269,7 @@ def _docker(piece: Piece) -> list[Deployment]:
 
 def _kept(env: Mapping[str, str]) -> dict[str, str]:
     """What of a container's environment a server reads."""
-    return {name: value for name, value in env.items() if re.match(r"(?:CUDA_V|HF_|SGL|VLLM_|NCCL_)", name)}
+    return {k: v for k, v in env.items() if k.startswith(("CUDA_V", "HF_", "NCCL_", *env_prefixes()))}
 
 
 def _compose(piece: Piece, pieces: Sequence[Piece]) -> list[Deployment]:

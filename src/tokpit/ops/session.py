@@ -17,6 +17,7 @@ import msgspec
 from tokpit.config.inventory import Inventory
 from tokpit.domain.records import LinkRecord, ServersRecord
 from tokpit.domain.server import ServerInfo
+from tokpit.domain.settings import LaunchState
 from tokpit.errors import StoreError
 from tokpit.ops.gate import ConfirmRequest
 from tokpit.ops.supervisor import Supervisor
@@ -24,8 +25,24 @@ from tokpit.store.live import LiveStore
 from tokpit.transport.base import Host, HostSpec, Prompt
 
 if TYPE_CHECKING:
+    from tokpit.config.settings import AlarmPreferences
+    from tokpit.ops.alarms import Book, Tell
     from tokpit.ops.recording import Recorder, Sink
     from tokpit.store.history import History
+
+
+def recorded(info: ServerInfo, state: LaunchState | None) -> ServerInfo:
+    """`info` with what the record of its launch knows; a job is known without one."""
+    if state is None:
+        return info
+    return msgspec.structs.replace(
+        info,
+        launched_by_tokpit=True,
+        group=state.group,
+        rank=state.rank,
+        ranks=state.ranks,
+        port=info.port if not state.rank else None,
+    )
 
 
 class Session:
@@ -56,6 +73,8 @@ class Session:
         self.recording: Path | None = None
         """The recording that was asked for and is under way."""
         self._hosts: dict[str, Host] = {}
+        self.alarms: Book | None = None
+        """Alarms that stand, while they are watched."""
         self._recorders: dict[str, Recorder] = {}
         self._history_path = history_path
         self._history: History | None = None
@@ -121,11 +140,8 @@ class Session:
 
         host = await self.connected(name)
         found, states = await asyncio.gather(Finder(host).find(), read_states(host))
-        ours = {(state.pid, state.start_ticks) for state in states}
-        servers = tuple(
-            msgspec.structs.replace(info, launched_by_tokpit=(info.pid, info.start_ticks) in ours)
-            for info in found.servers
-        )
+        ours = {(state.pid, state.start_ticks): state for state in states}
+        servers = tuple(recorded(info, ours.get((info.pid, info.start_ticks))) for info in found.servers)
         self.store.apply(ServersRecord(host.name, host.now(), servers, found.orphans))
         return servers
 
@@ -172,6 +188,14 @@ class Session:
         from tokpit.ops.gate import execute
 
         return await execute(self, command(command_id), args)
+
+    def watch_alarms(self, preferences: AlarmPreferences, tell: Tell) -> None:
+        """Look at all servers and hosts regularly; `tell` hears of alarms as they begin and end."""
+        from tokpit.ops.alarms import Watch
+
+        watch = Watch(self, preferences, tell)
+        self.alarms = watch.book
+        self.supervisor.start("alarms", watch.run())
 
     def keep_ring(self, *, minutes: float, max_bytes: int) -> None:
         """Keep the last minutes of all records on disk until the session ends. Raises StoreError."""

@@ -85,6 +85,10 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
         info = await resolve_server(session, text)
         if info.job is not None:
             return await slurm.prepare_stop(session, info)
+        if info.ranks:
+            from tokpit.ops import nodes
+
+            return await nodes.prepare_stop(session, info, term_wait_s=args.get("term_wait_s") or TERM_WAIT_S)
         host = await session.connected(info.host)
         job = await plan(host, info)
         title = f"stop {info.engine} {info.label}, pid {info.pid} and {len(job.before.family.members) - 1} more"

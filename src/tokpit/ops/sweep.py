@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     """`sweep.start`: `target` (text or server id), `levels` (text) and what `sweep_plan.read_args` reads.
 
+    `enough`: asked with the kept levels after each one; a text that is not empty ends the sweep with it as the reason.
     Raises UsageError for a bad option, TargetError, HostError.
     """
     asked = read_args(args)
@@ -87,6 +88,7 @@ class Sweep:
         self._stop: asyncio.Event = args.get("stop") or asyncio.Event()
         self._side = ServerSide(session, host, target.server, target.url, asked.headers)
         self._search = Search(asked.levels) if asked.find else None
+        self._enough: Callable[[tuple[Level, ...]], str] | None = args.get("enough")
         self._kept: list[Level] = []
         self._reason = ""
         self._in_flight, self._received = 0, 0.0
@@ -211,6 +213,9 @@ class Sweep:
                 raise LoadError(f"{self._target.label}: {ended.reason}", hint=self._kept_words(run))
             if ended.status == "stopped":
                 self._reason = ended.reason.rstrip(".")
+                return "stopped"
+            if self._enough is not None and (why := self._enough(tuple(self._kept))):
+                self._reason = why
                 return "stopped"
         if not self._kept:
             raise LoadError(f"{self._target.label}: nothing was measured")

@@ -12,6 +12,7 @@ import msgspec
 from tokpit.domain.server import ServerInfo
 from tokpit.errors import HostError, LoadError, UsageError
 from tokpit.ops.sweep_onhost import find_on_host
+from tokpit.ops.targets import address_of
 from tokpit.transport.base import Host, quote
 
 if TYPE_CHECKING:
@@ -195,6 +196,5 @@ def _seen_from_afar(target: Target, host: Host) -> str:
     """The server's address for other machines: that of its host, with its own port."""
     from urllib.parse import urlsplit
 
-    port = urlsplit(target.url).port
-    address = "127.0.0.1" if host.spec.local else (host.spec.address or host.spec.name).rpartition("@")[2]
+    port, address = urlsplit(target.url).port, address_of(host)
     return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"

@@ -19,6 +19,7 @@ from tokpit.errors import TargetError
 
 if TYPE_CHECKING:
     from tokpit.ops.session import Session
+    from tokpit.transport.base import Host
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +61,11 @@ def server_target(info: ServerInfo) -> Target:
         raise TargetError(f"{info.label}: its port is not known", hint="give a URL instead")
     address = f"[{info.listen}]" if ":" in info.listen else info.listen
     return Target(url=f"http://{address}:{info.port}", host=info.host, server=info)
+
+
+def address_of(host: Host) -> str:
+    """Where other machines reach a host: its address in the inventory, without a user."""
+    return "127.0.0.1" if host.spec.local else (host.spec.address or host.spec.name).rpartition("@")[2]
 
 
 def _one(text: str, fitting: list[ServerInfo], all_servers: tuple[ServerInfo, ...]) -> Target:

@@ -10,7 +10,7 @@ from tokpit.domain.text import sanitize
 from tokpit.probes.sections import mark, sections
 
 _ENV_OF_INTEREST = re.compile(
-    r"^(?:PATH|LD_LIBRARY_PATH|CUDA_\w+|HF_\w+|HUGGING\w+|VIRTUAL_ENV|CONDA_PREFIX|NCCL_\w+|SGLANG_\w+|VLLM_\w+|"
+    r"^(?:PATH|LD_LIBRARY_PATH|CUDA_\w+|HF_\w+|HUGGING\w+|VIRTUAL_ENV|CONDA_PREFIX|NCCL_\w+|"
     r"TORCH\w*|TRITON_\w+|TRANSFORMERS_\w+|\w+_PROXY|\w+_proxy)$"
 )
 
@@ -65,12 +65,19 @@ class Checkup(msgspec.Struct, frozen=True, kw_only=True):
     login_env: dict[str, str] | None = None
     """The environment of an interactive login shell; None where it did not answer."""
 
+    env_prefixes: tuple[str, ...] = ()
+    """How the variables begin that only engines read."""
+
     @property
     def lost(self) -> dict[str, tuple[str | None, str | None]]:
         """Variables of interest that differ: name to (here, in the login shell)."""
         if self.login_env is None:
             return {}
-        names = sorted(name for name in {*self.env, *self.login_env} if _ENV_OF_INTEREST.match(name))
+        names = sorted(
+            name
+            for name in {*self.env, *self.login_env}
+            if _ENV_OF_INTEREST.match(name) or name.startswith(self.env_prefixes)
+        )
         pairs = {name: (self.env.get(name), self.login_env.get(name)) for name in names}
         return {name: pair for name, pair in pairs.items() if not _same(name, *pair)}
 
@@ -93,8 +100,8 @@ def checkup_script() -> str:
     return _SCRIPT % {name: mark(name) for name in names}
 
 
-def parse_checkup(output: str) -> Checkup:
-    """The facts, as text that is safe to show."""
+def parse_checkup(output: str, env_prefixes: tuple[str, ...] = ()) -> Checkup:
+    """The facts, as text that is safe to show. `env_prefixes`: how the variables begin that only engines read."""
     parts = {name: [sanitize(line) for line in text.splitlines()] for name, text in sections(output).items()}
     who = [*parts.get("who", []), "", "", "", ""]
     python = [*parts.get("python", []), "", ""]
@@ -120,6 +127,7 @@ def parse_checkup(output: str) -> Checkup:
         unwritable="" if home == "writable" else home,
         env=_env("\n".join(parts.get("env", []))),
         login_env=_env(inner[1]) if inner else None,
+        env_prefixes=env_prefixes,
     )
 
 

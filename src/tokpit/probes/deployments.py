@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tokpit.domain.text import sanitize
+from tokpit.probes.searched import Searched, either
 
 BUDGET_S = 10
 UNIT_FOLDERS = (
@@ -48,7 +49,7 @@ _SCRIPT = r"""
 began=$(date +%%s); tab=$(printf '\t')
 over() { [ $(($(date +%%s) - began)) -ge %(budget)d ]; }
 limit=; command -v timeout >/dev/null 2>&1 && limit='timeout %(budget)d'
-W='sglang|vllm|llama[-_.](server|cpp)|lmsysorg'
+W='%(words)s'
 age() { stat -c %%Y -- "$1" 2>/dev/null || stat -f %%m -- "$1" 2>/dev/null; }
 piece() { printf '\n@@tokpit-piece\t%%s\t%%s\t%%s\t%%s\n' "$1" "$2" "$3" "$4"; }
 for d in %(units)s; do
@@ -78,7 +79,7 @@ for d in %(units)s; do
     if command -v journalctl >/dev/null 2>&1; then
       piece journal "$n" "" "$f"
       $limit journalctl $flag -u "$n" -o short-unix --no-pager -q -n 20000 2>/dev/null |
-        grep -aE ' systemd\[[0-9]+\]: |server_args=|non-default args|API server version' | tail -n 80 | cut -c 1-60000
+        grep -aE ' systemd\[[0-9]+\]: |%(echoes)s' | tail -n 80 | cut -c 1-60000
     fi
   done
 done
@@ -103,7 +104,7 @@ if command -v tmux >/dev/null 2>&1; then
     2>/dev/null | while IFS=$tab read -r id name made; do
     over && break
     piece tmux "$name" "$made" ""
-    tmux capture-pane -p -J -S -3000 -t "$id" 2>/dev/null | grep -aiE "$W|server_args=" | tail -n 40 | cut -c 1-60000
+    tmux capture-pane -p -J -S -3000 -t "$id" 2>/dev/null | grep -aiE "$W|%(echoes)s" | tail -n 40 | cut -c 1-60000
   done
 fi
 for tool in docker podman; do
@@ -126,8 +127,7 @@ for d in %(scripts)s; do [ -d "$d" ] && scripts="$scripts $d"; done
       e=${f%%/*}/.env; [ -f "$e" ] && [ -r "$e" ] && { piece envfile "$e" "$(age "$e")" "$f"; head -c 16384 "$e"; }
       continue ;;
     esac
-    grep -qE 'sglang\.launch_server|sglang serve|vllm serve|vllm\.entrypoints|llama-server|vllm/vllm|lmsysorg/' "$f" \
-      2>/dev/null && { piece script "$f" "$(age "$f")" ""; cat "$f"; }
+    grep -qE '%(launches)s' "$f" 2>/dev/null && { piece script "$f" "$(age "$f")" ""; cat "$f"; }
   done
 logs=
 for d in %(logs)s; do [ -d "$d" ] && logs="$logs $d"; done
@@ -135,8 +135,7 @@ for d in %(logs)s; do [ -d "$d" ] && logs="$logs $d"; done
   -o -name site-packages -o -name .cache \) -prune -o -type f -size +0 \( -name '*.log' -o -name '*.out' \
   -o -name '*.log.[0-9]' \) -print 2>/dev/null | sort -u | head -n 300 | while IFS= read -r f; do
     over && break
-    found=$(head -c 2000000 "$f" 2>/dev/null | grep -a -m 4 -E \
-      'server_args=|non-default args: |API server version|args: Namespace' | cut -c 1-60000)
+    found=$(head -c 2000000 "$f" 2>/dev/null | grep -a -m 4 -E '%(echoes)s' | cut -c 1-60000)
     [ -n "$found" ] && { piece log "$f" "$(age "$f")" ""; printf '%%s\n' "$found"; }
   done
 printf '\n@@tokpit-piece\tend\t%%s\t\t\n' "$(over && echo cut)"
@@ -144,6 +143,7 @@ printf '\n@@tokpit-piece\tend\t%%s\t\t\n' "$(over && echo cut)"
 
 
 def deployments_script(
+    searched: Searched,
     *,
     units: Sequence[str] | None = None,
     scripts: Sequence[str] | None = None,
@@ -160,6 +160,9 @@ def deployments_script(
         "units": words(units, UNIT_FOLDERS),
         "scripts": words(scripts, SCRIPT_FOLDERS),
         "logs": words(logs, LOG_FOLDERS),
+        "words": either(searched.words),
+        "launches": either(searched.launches),
+        "echoes": either(searched.echoes),
     }
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tokpit.domain.text import sanitize
+from tokpit.probes.searched import Searched, either, find_names, metadata_words
 
 ROOTS = (
     *("$HOME", "/opt", "/srv", "/data", "/workspace", "/venv", "/mnt", "/scratch", "/usr/local", "/root", "/app"),
@@ -45,24 +46,16 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     python: str = ""
     """Version of its Python, as far as its files tell."""
     packages: tuple[Package, ...] = ()
+    engines: dict[str, str]
+    """Engine name to version."""
 
     def package(self, name: str) -> Package | None:
         """The distribution of that name."""
         return next((package for package in self.packages if package.name == name), None)
 
-    @property
-    def engines(self) -> dict[str, str]:
-        """Engine name to version."""
-        found = {}
-        for package in self.packages:
-            engine = engine_of_package(package.name)
-            if engine is not None:
-                found[engine] = package.version
-        return found
-
 
 class Binary(msgspec.Struct, frozen=True):
-    """A built engine: llama-server."""
+    """An engine that was built, by its program."""
 
     path: str
     built_at: float | None = None
@@ -99,13 +92,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     cut: bool = False
 
 
-def engine_of_package(name: str) -> str | None:
-    """The engine that a distribution is, None for all others."""
-    if name == "sglang":
-        return "sglang"
-    return "vllm" if name == "vllm" or re.fullmatch(r"vllm[-_](cpu|rocm|nightly|xpu|cu\d+)", name) else None
-
-
 _SCRIPT = r"""
 began=$(date +%%s)
 over() { [ $(($(date +%%s) - began)) -ge %(budget)d ] && { cut=1; return 0; }; return 1; }
@@ -118,35 +104,34 @@ for r in %(roots)s; do [ -d "$r" ] && roots="$roots $r"; done
 places() {
   $limit find $roots -maxdepth 5 \( -name node_modules -o -name .git -o -name site-packages -o -name 'models--*' \
     -o -name .cache -o -name proc -o -name sys -o -name pkgs \) -prune \
-    -o \( -name pyvenv.cfg -o -name conda-meta -o -name llama-server -type f \) -print 2>/dev/null
+    -o \( -name pyvenv.cfg -o -name conda-meta %(find)s \) -print 2>/dev/null
   for d in "$HOME"/.local/share/uv/tools/* "$HOME"/.local/share/pipx/venvs/* "$HOME"/.local/pipx/venvs/*; do
     [ -f "$d/pyvenv.cfg" ] && echo "$d/pyvenv.cfg"
   done
   [ -f "$HOME/.conda/environments.txt" ] && sed 's,$,/conda-meta,' "$HOME/.conda/environments.txt"
-  p=$(command -v llama-server) && echo "$p"
+  for n in %(binaries)s; do p=$(command -v "$n") && echo "$p"; done
   for p in "$HOME"/.pyenv/versions/* /usr /usr/local; do [ -d "$p/lib" ] && echo "$p/base"; done
   echo "$HOME/.local/base"
 }
 seen="$tab"
 places | while IFS= read -r f; do
   over && { say cut; break; }
-  case $f in */llama-server) [ -x "$f" ] && say bin "$f" "$(age "$f")"; continue ;; esac
+  case " %(binaries)s " in *" ${f##*/} "*) [ -x "$f" ] && say bin "$f" "$(age "$f")"; continue ;; esac
   p=${f%%/*}
   case $seen in *"$tab$p$tab"*) continue ;; esac
   seen="$seen$p$tab"
   hit= out=
   for s in "$p"/lib*/python3*/site-packages "$p"/lib/python3*/dist-packages; do
     [ -d "$s" ] || continue
-    for d in "$s"/sglang-*.dist-info "$s"/vllm-*.dist-info "$s"/vllm_*-*.dist-info; do
+    for d in %(metadata)s; do
       [ -d "$d" ] && hit=1
     done
     [ -n "$hit" ] || continue
     v=${s##*/python}; v=${v%%%%/*}
     c=$(sed -n 's/^version\(_info\)\{0,1\} *= *//p' "$p/pyvenv.cfg" 2>/dev/null | head -n 1)
     say env "$p" "${f##*/}" "${c:-$v}"
-    for d in "$s"/sglang-*.dist-info "$s"/vllm-*.dist-info "$s"/vllm_*-*.dist-info "$s"/torch-*.dist-info \
-      "$s"/transformers-*.dist-info "$s"/flashinfer_python-*.dist-info "$s"/sgl_kernel-*.dist-info \
-      "$s"/sglang_kernel-*.dist-info "$s"/triton-*.dist-info "$s"/nvidia_cuda_runtime*-*.dist-info; do
+    for d in %(metadata)s "$s"/torch-*.dist-info "$s"/transformers-*.dist-info %(companions)s \
+      "$s"/triton-*.dist-info "$s"/nvidia_cuda_runtime*-*.dist-info; do
       [ -f "$d/METADATA" ] || continue
       n=$(sed -n '/^Name:/{s/^Name: *//p;q;}' "$d/METADATA")
       v=$(sed -n '/^Version:/{s/^Version: *//p;q;}' "$d/METADATA")
@@ -159,7 +144,7 @@ done
 for tool in docker podman; do
   command -v $tool >/dev/null 2>&1 || continue
   ${limit:+timeout 5} $tool images --format '{{.Repository}}:{{.Tag}}\t{{.Size}}\t{{.CreatedAt}}' 2>/dev/null |
-    grep -iE 'sglang|vllm|llama|lmsys' | while IFS= read -r l; do printf 'image\t%%s\t%%s\n' "$tool" "$l"; done
+    grep -iE '%(images)s' | while IFS= read -r l; do printf 'image\t%%s\t%%s\n' "$tool" "$l"; done
 done
 sum() { ls -lnL "$1" 2>/dev/null | awk '/\.(safetensors|bin|gguf|pth?)$/ { n += $5 } END { printf "%%.0f", n }'; }
 hubs="${HF_HUB_CACHE:-}$tab${HF_HOME:+$HF_HOME/hub}$tab$HOME/.cache/huggingface/hub"
@@ -194,11 +179,12 @@ say end
 """
 MODEL_FOLDERS = (
     *("$HOME/models", "/models", "/data", "/mnt/models", "/srv/models", "/opt/models", "/workspace/models"),
-    *("/mnt/*/models", "$HOME/.cache/modelscope/hub", "$HOME/.cache/llama.cpp", "/scratch/models"),
+    *("/mnt/*/models", "$HOME/.cache/modelscope/hub", "/scratch/models"),
 )
 
 
 def environments_script(
+    searched: Searched,
     *,
     roots: Sequence[str] | None = None,
     extra: Sequence[str] = (),
@@ -213,12 +199,20 @@ def environments_script(
     def words(given: Sequence[str] | None, usual: Sequence[str]) -> str:
         return shlex.join(given) if given is not None else " ".join(usual)
 
-    places = f"{words(roots, ROOTS)} {shlex.join(extra)}"
-    return _SCRIPT % {"budget": budget_s, "roots": places, "models": words(models, MODEL_FOLDERS)}
+    return _SCRIPT % {
+        "budget": budget_s,
+        "roots": f"{words(roots, ROOTS)} {shlex.join(extra)}",
+        "models": words(models, (*MODEL_FOLDERS, *searched.model_folders)),
+        "find": find_names(searched.binaries),
+        "binaries": " ".join(map(shlex.quote, searched.binaries)),
+        "metadata": metadata_words(searched.metadata, "s"),
+        "companions": metadata_words(searched.companions, "s"),
+        "images": either(searched.images),
+    }
 
 
-def parse_environments(output: str) -> Found:
-    """What the script found; lines of another shape are passed over."""
+def parse_environments(output: str, searched: Searched) -> Found:
+    """What the script for `searched` found; lines of another shape are passed over."""
     environments: list[tuple[str, str, str, list[Package]]] = []
     binaries: dict[str, Binary] = {}
     images: list[Image] = []
@@ -250,7 +244,17 @@ def parse_environments(output: str) -> Found:
             ended = True
     return Found(
         environments=tuple(
-            Environment(prefix=prefix, kind=kind, python=python, packages=tuple(packages))
+            Environment(
+                prefix=prefix,
+                kind=kind,
+                python=python,
+                packages=tuple(packages),
+                engines={
+                    name: package.version
+                    for package in packages
+                    if (name := searched.engine_of(package.name)) is not None
+                },
+            )
             for prefix, kind, python, packages in environments
         ),
         binaries=tuple(binaries.values()),

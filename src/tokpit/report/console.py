@@ -1,4 +1,4 @@
-"""What a screen shows, as text for files: log rows, figures over time, runs, findings. Pure; secrets are masked."""
+"""What a screen shows, as text for files: log rows, figures over time, findings. Pure; secrets are masked."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-
 from tokpit.domain.finding import Finding
-from tokpit.domain.run import Run
 from tokpit.domain.text import mask_secrets, sanitize
-from tokpit.store.masking import masked
 
 
 def log_text(lines: Iterable[str]) -> str:
@@ -27,28 +23,6 @@ def figures_csv(series: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -
     rows = sorted((t, tag, value) for tag, (ts, values) in series.items() for t, value in zip(ts, values, strict=True))
     writer.writerows((f"{t:.3f}", tag, repr(value)) for t, tag, value in rows)
     return out.getvalue()
-
-
-_LEVEL = (
-    "concurrency", "requests", "ok", "err", "output_tps", "steady_tps", "avg_output", "elapsed_s", "ttft_p50_s",
-    "e2e_p50_s",
-)  # fmt: skip
-
-
-def run_csv(run: Run) -> str:
-    """The levels of a run, one a row."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_LEVEL)
-    for level in run.levels:
-        cells = [getattr(level, name) for name in _LEVEL]
-        writer.writerow(["" if cell is None else cell for cell in cells])
-    return out.getvalue()
-
-
-def run_json(run: Run) -> str:
-    """A run with everything that was frozen with it."""
-    return msgspec.json.format(msgspec.json.encode(masked(msgspec.to_builtins(run))), indent=2).decode() + "\n"
 
 
 def finding_text(finding: Finding, label: str) -> str:

@@ -62,8 +62,11 @@ def facts(run: Run) -> list[tuple[str, str]]:
     """The few lines that say what it was."""
     took = f" ({seconds(run.ended_at - run.started_at)})" if run.ended_at and run.ended_at > run.started_at else ""
     rows = [("target", run.target), ("host", run.host), ("started", when(run.started_at) + took), ("note", run.note)]
-    gpus = run.context.get("gpus") or ()
-    rows.append(("GPUs", f"{len(gpus)} × {gpus[0]}" if gpus and len(set(gpus)) == 1 else ", ".join(map(str, gpus))))
+    named = run.context.get("gpus") or []
+    gpus: list[Any] = [named] if isinstance(named, str) else list(named)
+    rows.append(
+        ("GPUs", f"{len(gpus)} × {gpus[0]}" if len(gpus) > 1 and len(set(gpus)) == 1 else ", ".join(map(str, gpus)))
+    )
     known = {"model": run.model, "engine": run.engine, **run.context}
     rows += [(name.replace("_", " "), str(known.get(name) or "")) for name in _KEPT]
     return [(name, mask_secrets(value)) for name, value in rows if value]

@@ -32,6 +32,7 @@ from tokpit.domain.records import (
 )
 from tokpit.domain.run import Run
 from tokpit.domain.server import ServerInfo
+from tokpit.domain.tuning import Tuning
 
 GONE_KEPT = 8
 """States of servers that are neither running nor listed, of each host: somebody may still be looking at the newest."""
@@ -211,6 +212,8 @@ class LiveStore:
         self.hosts: dict[str, HostState] = {}
         self.servers: dict[str, ServerState] = {}
         self.operations: dict[str, Operation] = {}
+        self.tunings: dict[str, Tuning] = {}
+        """Experiments by id; topic `tune`."""
         self.actions: deque[ActionRecord] = deque(maxlen=200)
         self.runs: dict[str, Run] = {}
         """Finished runs of this session, by id."""
@@ -234,6 +237,11 @@ class LiveStore:
         """The servers now known on a host, in the order of the last process table."""
         for server_id in self.host(host).server_ids:
             yield self.servers[server_id]
+
+    def tune(self, snapshot: Tuning) -> None:
+        """Take in how an experiment stands."""
+        self.tunings[snapshot.id] = snapshot
+        self._bump("tune")
 
     def apply(self, record: Record) -> None:
         """Take one record in. Records for servers that are not known are dropped."""

@@ -114,6 +114,7 @@ async def start_detached(
     method: str = "setsid",
     handle: str = "",
     container: Container | None = None,
+    more: Mapping[str, object] | None = None,
 ) -> LaunchState:
     """Start `argv` on the host so that it survives the connection, and record it there.
 
@@ -139,6 +140,7 @@ async def start_detached(
         "handle": handle,
         "by": by,
         "env_names": sorted(env),
+        **(more or {}),
     }
     start, after = start_lines(argv, env, method, handle, container)
     script = _START.format(

@@ -33,7 +33,7 @@ class Action:
         return self.shown or self.key
 
 
-_ALL = ("cockpit", "launch", "relaunch", "sweep", "history", "earlier", "check", "diagnose", "fleet", "help")
+_ALL = ("cockpit", "launch", "relaunch", "sweep", "tune", "history", "earlier", "check", "diagnose", "fleet", "help")
 _OPEN = ("cockpit", "fleet", "history", "check", "diagnose")
 """Screens without fields to type into."""
 _TIMED = ("cockpit", "fleet")
@@ -43,13 +43,25 @@ ACTIONS: tuple[Action, ...] = (
     Action("go('cockpit')", "2", "cockpit", "the main screen", _OPEN, 8, group="screens"),
     Action("go('history')", "3", "runs", "stored runs", _OPEN, 9, group="screens"),
     Action("go('diagnose')", "4", "findings", "what is wrong with the selected server", _OPEN, 9, group="screens"),
+    Action("go('tune')", "5", "tuning", "experiments on the selected server", _OPEN, 9, group="screens"),
     Action("choose", "enter", "open", "open the cockpit on the host under the cursor", ("fleet",), 1),
     Action("leave", "escape", "back", "back to the cockpit", ("fleet",), 2, "esc"),
-    Action("refresh_host", "r", "refresh", "look at the host under the cursor again now", ("fleet",), 3),
+    Action("refresh_host", "r", "refresh", "look at the host under the cursor again now", ("fleet",), 6),
+    Action("pick", "p", "pick", "pick the host under the cursor, or let it go", ("fleet",), 2),
+    Action("pick_all", "a", "all", "pick all hosts that are shown, or none", ("fleet",), 5),
+    Action("selected('check')", "c", "check", "check the picked hosts' servers, one after another", ("fleet",), 2),
+    Action("selected('sweep')", "s", "sweep", "sweep the picked hosts' servers, one after another", ("fleet",), 2),
+    Action("selected('stop')", "x", "stop", "stop the picked hosts' servers (asks once, lists each)", ("fleet",), 3),
+    Action("filter", "slash", "filter", "show only hosts with these words: name, group, GPU, engine, model", ("fleet",),
+           3, "/"),
+    Action("sort", "o", "order", "order by tok/s, queue, GPU use, link, or as listed", ("fleet",), 4),
+    Action("group", "g", "groups", "under the inventory's groups, or not", ("fleet",), 4),
     Action("launch", "l", "launch", "start a server on the selected host", ("cockpit",), 1, group="servers"),
     Action("sweep", "s", "sweep", "measure throughput over concurrency", ("cockpit",), 1, group="servers"),
     Action("relaunch", "R", "relaunch", "start the selected server again with other settings", ("cockpit",), 2, "R",
            "servers"),
+    Action("tune", "t", "tune", "find the best settings of the selected server; it is put back at the end",
+           ("cockpit",), 3, group="servers"),
     Action("check", "c", "check", "does it answer, with sense, as configured, as fast as it was?", ("cockpit",), 2,
            group="servers"),
     Action("diagnose", "d", "diagnose", "what is wrong with the server, ranked, with evidence", ("cockpit",), 2,
@@ -57,8 +69,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("copy_line", "y", "copy", "copy the command line; the line or rows in view where the log has the focus",
            ("cockpit",), 6, "y", "servers"),
     Action("export", "e", "export", "write log, figures and screen into files", ("cockpit",), 6, "e", "view"),
-    Action("export", "e", "export", "write the run under the cursor into files", ("history",), 4),
-    Action("export", "e", "export", "write the findings into a file", ("diagnose",), 4),
+    Action("export", "e", "export", "write the run, or two picked ones compared, as HTML, md, csv, json", ("history",),
+           4),
+    Action("export", "e", "export", "write the findings as a report (HTML, md) and as text", ("diagnose",), 4),
     Action("stop_server", "x", "stop", "stop the selected server (asks first)", ("cockpit",), 3, group="servers"),
     Action("history", "h", "history", "stored runs", ("cockpit",), 2, group="servers"),
     Action("ran_before", "H", "ran before", "servers that ran on this host before, and what changed", ("cockpit",),
@@ -81,6 +94,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("speed(-1)", "less_than_sign", "slower", "a recording plays slower", _TIMED, 11, "<", "time"),
     Action("speed(1)", "greater_than_sign", "quicker", "a recording plays quicker", _TIMED, 11, ">", "time"),
     Action("save_last", "w", "save", "save the last minutes as a recording", _TIMED, 6, "w", "time"),
+    Action("acknowledge", "A", "acknowledge", "alarms of the selected server are known", ("cockpit",), 8,
+           group="servers"),
     Action("record", "ctrl+r", "record", "record from now on into a file; again: end it", _TIMED, 8, "^r", "time"),
     Action("follow", "f", "follow", "go to the end of the log and stay there", ("cockpit",), 4, "f", "log"),
     Action("level", "v", "level", "log shows all but polls, everything, warnings, errors", ("cockpit",), 4, "v", "log"),
@@ -97,6 +112,13 @@ ACTIONS: tuple[Action, ...] = (
     Action("copy_line", "y", "copy", "copy its command line", ("earlier",), 3),
     Action("reload", "r", "look again", "search the host again", ("earlier",), 3),
     Action("start_sweep", "ctrl+s", "start", "start the sweep", ("sweep",), 1, "^s"),
+    Action("start_tune", "ctrl+s", "plan / start", "show restarts and minutes, and ask; after the end: a new one",
+           ("tune",), 1, "^s"),
+    Action("measure", "m", "view", "Pareto chart, sweep curves; in a narrow terminal, reasons or report", ("tune",), 2),
+    Action("stop_tune", "x", "stop", "end the experiment; the first server is put back", ("tune",), 2),
+    Action("copy_line", "y", "copy", "copy the command line of what is ahead", ("tune",), 5),
+    Action("export", "e", "export", "write the report into a file", ("tune",), 5),
+    Action("leave", "escape", "back", "go back; an experiment under way goes on", ("tune",), 1, "esc"),
     Action("measure", "m", "measure", "chart shows throughput, speed of one stream, TTFT, E2E",
            ("sweep", "history"), 2),
     Action("overlay", "o", "overlay", "pick earlier runs to lie behind the chart", ("sweep",), 3),
@@ -116,6 +138,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("command_palette", "ctrl+p", "palette", "everything by name", _ALL, 3, "^p"),
     Action("jump", "colon", "jump", "everything by name", _OPEN, 10, ":"),
     Action("tour", "T", "tour", "the first five things to know", ("cockpit",), 10),
+    Action("suspend_process", "ctrl+z", "suspend", "back to the shell for a while; `fg` returns", _ALL, 12, "^z"),
     Action("help", "question_mark", "help", "keys of this screen",
            ("cockpit", "history", "earlier", "check", "diagnose", "fleet"), 0, "?"),
     Action("quit", "q", "quit", "leave; servers and launches live on", ("cockpit", "fleet"), 0, "q"),
@@ -123,8 +146,15 @@ ACTIONS: tuple[Action, ...] = (
 
 
 SCREENS = tuple(dict.fromkeys(screen for action in ACTIONS for screen in action.screens))
-UNTYPED = frozenset({"ctrl+s", "ctrl+y", "ctrl+f", "escape", "ctrl+r"})
+UNTYPED = frozenset({"ctrl+s", "ctrl+y", "ctrl+f", "escape", "ctrl+r", "ctrl+z"})
 """Keys that work while a field is being typed into."""
+
+
+APP_WIDE = frozenset({
+    "next_theme", "command_palette", "jump", "help", "quit", "history", "go", "tour", "save_last", "record",
+    "acknowledge", "suspend_process", "ran_before", "save_profile",
+})  # fmt: skip
+"""Actions of the application, bound on every screen that has them."""
 
 
 def actions_for(screen: str, keys: Mapping[str, str] | None = None) -> list[Action]:
@@ -156,12 +186,10 @@ def written(key: str) -> str:
 
 def bindings_for(screen: str) -> list[BindingType]:
     """Textual bindings of a screen. Keys of the whole application are bound on every screen too."""
-    app_wide = {"next_theme", "command_palette", "jump", "help", "quit", "history", "go", "tour", "save_last", "record",
-                "ran_before", "save_profile"}  # fmt: skip
     return [
         Binding(
             a.key,
-            f"app.{a.id}" if a.id.partition("(")[0] in app_wide else a.id,
+            f"app.{a.id}" if a.id.partition("(")[0] in APP_WIDE else a.id,
             a.label,
             show=False,
             id=binding_id(screen, a),

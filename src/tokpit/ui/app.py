@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -291,6 +292,16 @@ class TokpitApp(AppActions, App[None]):
         else:
             self.push_screen(SweepScreen(self.view, server.info.id))
 
+    def open_tune(self) -> None:
+        """The tune screen for the selected server."""
+        from tokpit.ui.screens.tune import TuneScreen
+
+        server = self.view.server
+        if server is None or not (server.alive or self.view.store.tunings):
+            tell(self, "no running server is selected", hint="choose one in the tree, or press l to launch one")
+        else:
+            self.push_screen(TuneScreen(self.view, server.info.id))
+
     def action_history(self) -> None:
         """The stored runs."""
         from tokpit.ui.screens.history import HistoryScreen
@@ -379,4 +390,7 @@ async def run_app(
     )
     if problem:
         app.report(problem)
+    watch = getattr(session, "watch_alarms", None)
+    if watch is not None and preferences.alarms.enabled:
+        watch(preferences.alarms, partial(app.tell_alarm, preferences.alarms))
     await app.run_async()

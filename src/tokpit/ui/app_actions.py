@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 from tokpit.config.paths import state_dir
+from tokpit.config.settings import AlarmPreferences
 from tokpit.errors import TokpitError
+from tokpit.ops.alarms import Alarm, osc, quiet
 from tokpit.ui.screens.base import tell
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ class AppActions:
             app.action_history()
         elif screen == "diagnose":
             app.open_diagnose()
+        elif screen == "tune":
+            app.open_tune()
 
     def action_jump(self) -> None:
         """The command palette."""
@@ -63,6 +68,33 @@ class AppActions:
         from tokpit.ui.screens.tour import TourScreen
 
         self._app.push_screen(TourScreen())
+
+    def tell_alarm(self, preferences: AlarmPreferences, alarm: Alarm, begins: bool) -> None:
+        """An alarm begins or ends: on screen, by the bell, on the desktop, as the user wants; quiet hours are quiet."""
+        app = self._app
+        if not app.is_running:
+            return
+        app.redraw_screens()
+        if quiet(preferences, time.time()):
+            return
+        words = f"{alarm.label}: {alarm.finding.claim}" if begins else f"over: {alarm.label}: {alarm.finding.claim}"
+        if preferences.toast:
+            tell(app, words, hint=alarm.finding.next_action if begins else "", bad=begins)
+        if not begins:
+            return
+        if preferences.bell:
+            app.bell()
+        if (sequence := osc(preferences.desktop, words)) and app._driver is not None:
+            app._driver.write(sequence)
+
+    def action_acknowledge(self) -> None:
+        """The alarms of the selected server and its host are known."""
+        app = self._app
+        book = getattr(app.session, "alarms", None)
+        subjects = [name for name in (app.view.server_id, app.view.host) if name]
+        count = sum(book.acknowledge(name) for name in subjects) if book is not None else 0
+        tell(app, f"{count} alarm{'s' if count != 1 else ''} acknowledged" if count else "no alarm stands here")
+        app.redraw_screens()
 
     def action_save_last(self) -> None:
         """The last minutes, as a recording."""

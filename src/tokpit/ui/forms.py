@@ -16,6 +16,9 @@ LAUNCH_FIELDS: tuple[tuple[str, str, str], ...] = (
     ("port", "port", ""),
     ("tp", "tensor parallel", "GPUs"),
     ("spec_steps", "MTP steps", "0 or empty: no speculation"),
+    ("draft_model", "draft model", "path; empty: the model's own heads"),
+    ("spec_method", "draft method", "dflash, eagle3, draft; empty: mtp"),
+    ("spec_block", "draft block", "dflash: tokens drafted at once"),
     ("hicache_gb", "hicache GB", "host memory for the cache, per rank"),
     ("max_running", "max running", "requests at once"),
     ("context_len", "context", "tokens"),
@@ -28,6 +31,8 @@ SWEEP_FIELDS: tuple[tuple[str, str, str, str], ...] = (
     ("max_tokens", "output tokens", "1024", "per request"),
 )
 
+
+DRAFT_METHODS = ("mtp", "eagle", "eagle3", "draft", "dflash", "ngram")
 
 FOUND = "‹the engine found on the host›"
 
@@ -65,6 +70,7 @@ def launch_spec(host: str, engine: str, fields: Mapping[str, str], *, program: t
         raise UsageError(f"port: {port} is above 65535")
     steps = whole("MTP steps", fields.get("spec_steps", ""), least=0)
     hicache = gigabytes("hicache GB", fields.get("hicache_gb", ""))
+    method, block = _drafts(fields, steps)
     try:
         raw = tuple(shlex.split(fields.get("raw", "")))
     except ValueError as problem:
@@ -73,8 +79,10 @@ def launch_spec(host: str, engine: str, fields: Mapping[str, str], *, program: t
         model=fields["model"].strip(),
         port=port,
         tp=whole("tensor parallel", fields.get("tp", "")),
-        spec_method="mtp" if steps else None,
+        spec_method=method,
         spec_steps=steps or None,
+        spec_draft_tokens=block,
+        draft_model=fields.get("draft_model", "").strip() or None,
         hicache=True if hicache else None,
         hicache_gb=hicache,
         max_running=whole("max running", fields.get("max_running", "")),
@@ -102,6 +110,19 @@ def variables(text: str, known: Mapping[str, str] | None = None) -> dict[str, st
             value = known[name]
         env[name] = value
     return env
+
+
+def _drafts(fields: Mapping[str, str], steps: int | None) -> tuple[str | None, int | None]:
+    """Method and block of speculation. Raises UsageError for a word, a block or a model without its method."""
+    method = fields.get("spec_method", "").strip().lower() or ("mtp" if steps else None)
+    if method is not None and method not in DRAFT_METHODS:
+        raise UsageError(f"draft method: {method!r} is none of {', '.join(DRAFT_METHODS)}")
+    block = whole("draft block", fields.get("spec_block", ""), least=2)
+    if block is not None and method != "dflash":
+        raise UsageError("draft block: it is the block of the draft method dflash")
+    if fields.get("draft_model", "").strip() and method is None:
+        raise UsageError("draft model: say how it drafts in the field draft method")
+    return method, block
 
 
 def program_words(engine_name: str, text: str) -> tuple[str, ...]:

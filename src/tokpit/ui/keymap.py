@@ -11,7 +11,7 @@ from tokpit.ui.actions import ACTIONS, SCREENS, UNTYPED, Action, actions_for, bi
 
 COMMANDS = {
     "server.launch": "launch", "server.relaunch": "relaunch", "server.stop": "stop_server", "server.check": "check",
-    "sweep.start": "sweep", "sweep.stop": "stop_or_leave",
+    "sweep.start": "sweep", "sweep.stop": "stop_or_leave", "tune.start": "tune", "tune.stop": "stop_tune",
 }  # fmt: skip
 """Command ids, which the configuration may use instead of action names."""
 

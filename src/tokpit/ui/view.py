@@ -15,6 +15,7 @@ from tokpit.ui.session_protocol import SessionLike
 from tokpit.ui.text import safe
 
 if TYPE_CHECKING:
+    from tokpit.ops.alarms import Alarm, Book
     from tokpit.ops.replay import Player
 
 
@@ -58,6 +59,11 @@ class View:
         """What plays the recording that is looked at; None for hosts themselves."""
         found: Player | None = getattr(self.session, "player", None)
         return found
+
+    def alarms(self, *subjects: str | None) -> list[Alarm]:
+        """Alarms that stand for servers (by id) and hosts (by name)."""
+        book: Book | None = getattr(self.session, "alarms", None)
+        return [alarm for name in subjects if name for alarm in book.standing(name)] if book is not None else []
 
     def hold(self, wall: float) -> None:
         """Show everything as it was at a real time; charts move only where it would be out of sight."""

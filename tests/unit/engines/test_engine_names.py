@@ -20,24 +20,6 @@ SCRIPTS = re.compile(r"engines/flagkit/(?:host_\w+|dump)\.py|engines/(?:log|verd
 """Scripts that run inside an engine's own environment, and log patterns that several engines share."""
 
 
-STILL_NAMING = frozenset(
-    {
-        "engines/flagkit/echo.py",  # how each engine echoes its arguments in a log
-        "engines/flagkit/shelltext.py",  # launch lines in shell scripts and units
-        "insight/rules/log_silence.py",  # a variable in a piece of advice
-        "ops/checks.py",  # the binary that has no Python package
-        "ops/diagnose.py",  # state slots and host cache exist in one engine only
-        "ops/diagnose_files.py",  # whose metrics page a file holds
-        "ops/methods.py",  # images of each engine
-        "ops/remembered.py",  # earlier deployments found in files
-        "probes/checkup.py",  # variables worth showing
-        "probes/deployments.py",  # words that unit files and histories are searched for
-        "probes/environments.py",  # what an environment is searched for
-    }
-)
-"""Rooms that know engines by name. The list may only get shorter: an entry that no longer names one fails."""
-
-
 def _rooms() -> Iterator[Path]:
     for path in sorted(SRC.rglob("*.py")):
         room = path.relative_to(SRC)
@@ -64,11 +46,7 @@ def _named(tree: ast.Module) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", _rooms(), ids=lambda path: str(path.relative_to(SRC)))
 def test_no_engine_is_known_by_name_outside_its_folder(path: Path) -> None:
-    named = list(_named(ast.parse(path.read_text(encoding="utf-8"))))
-    if path.relative_to(SRC).as_posix() in STILL_NAMING:
-        assert named, "it names no engine any more: take it out of the list"
-    else:
-        assert named == []
+    assert list(_named(ast.parse(path.read_text(encoding="utf-8")))) == []
 
 
 @pytest.mark.parametrize("name", registry.names())

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tokpit.domain.metrics import REGISTRY
 from tokpit.domain.records import MetricsPage
@@ -249,3 +254,98 @@ def test_every_tag_of_a_page_is_registered(engine):
     got = PAGES[engine](text)
     assert got.values
     assert set(got.values) <= set(REGISTRY)
+
+
+NAMES = st.sampled_from(
+    [
+        "sglang:num_running_reqs",
+        "sglang:gen_throughput",
+        "sglang:time_to_first_token_seconds_bucket",
+        "vllm:num_requests_running",
+        "vllm:generation_tokens_total",
+        "vllm:cache_config_info",
+        "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+        "vllm:e2e_request_latency_seconds_bucket",
+        "vllm:e2e_request_latency_seconds_sum",
+        "llamacpp:requests_processing",
+        "llamacpp:tokens_predicted_total",
+        "llamacpp:n_busy_slots_per_decode",
+    ]
+)
+LABELS = st.sampled_from(
+    [
+        "",
+        "{}",
+        '{dp_rank="0",tp_rank="1"}',
+        '{engine="1",model_name="a\\"b"}',
+        '{le="0.5"}',
+        '{le="+Inf",engine="0"}',
+        '{le="x"}',
+        '{position="0"}',
+        '{position="many"}',
+        '{mode="',
+        '{num_gpu_blocks="None",block_size="16"}',
+        "{=}",
+    ]
+)
+VALUES = st.one_of(
+    st.sampled_from(["1", "0.5", "NaN", "+Inf", "-Inf", "1e309", "-3", "", "x", "1_0", "0x1", "1 1700000000", "1 2 3"]),
+    st.floats(allow_nan=False).map(repr),
+)
+ROW = st.tuples(NAMES, LABELS, VALUES).map(lambda parts: f"{parts[0]}{parts[1]} {parts[2]}")
+
+
+@pytest.mark.parametrize("engine", PAGES)
+@settings(max_examples=200, deadline=None)
+@given(
+    lines=st.lists(
+        st.one_of(ROW, st.text(max_size=60), st.binary(max_size=60).map(lambda raw: raw.decode("utf-8", "replace"))),
+        max_size=20,
+    )
+)
+def test_any_page_gives_finite_known_values_or_says_that_it_is_none(engine, lines):
+    try:
+        got = PAGES[engine]("\n".join(lines))
+    except ValueError as error:
+        assert "no Prometheus page" in str(error)  # noqa: PT017 - it may as well be a page
+        return
+    assert all(math.isfinite(value) for value in got.values.values())
+    assert all(isinstance(text, str) for text in got.labels.values())
+    for histogram in got.histograms.values():
+        assert list(histogram.bounds) == sorted(histogram.bounds)
+        assert len(histogram.bounds) == len(histogram.counts)
+        assert math.isfinite(histogram.total)
+        assert histogram.quantile(0.5) is None or histogram.quantile(0.5) >= 0
+    assert isinstance(between(got, got, 1.0), dict)
+
+
+@pytest.mark.parametrize("engine", PAGES)
+@settings(max_examples=100, deadline=None)
+@given(lines=st.lists(ROW, max_size=12), torn=st.sampled_from(['vllm:x{a="', "sglang:num_running_reqs", "\x00", "{}"]))
+def test_a_torn_line_costs_no_other_line(engine, lines, torn):
+    def values(rows: list[str]) -> dict[str, float]:
+        try:
+            return PAGES[engine]("\n".join(rows)).values
+        except ValueError:
+            return {}
+
+    assert values([*lines, torn]) == values(lines)
+
+
+@pytest.mark.parametrize("engine", PAGES)
+@pytest.mark.parametrize("piece", ["x", "#", "{", "vllm:num_requests_running{", 'sglang:a{b="c"} 1\n', "a 1 ", "\n"])
+def test_a_page_of_a_megabyte_is_read_within_the_time_limit_of_a_test(engine, piece):
+    try:
+        PAGES[engine](piece * (1_000_000 // len(piece)))
+    except ValueError as error:
+        assert "no Prometheus page" in str(error)  # noqa: PT017
+
+
+def test_polls_of_a_rate_that_sticks_show_zero_once_nothing_runs():
+    polls = [(1, 0, 22.9), (0, 0, 18.3), (0, 0, 18.3), (0, 3, 18.3)]
+    pages = [
+        sglang("\n".join((sg("num_running_reqs", r), sg("num_queue_reqs", q), sg("gen_throughput", tps))))
+        for r, q, tps in polls
+    ]
+    assert [page.values["gen_tps"] for page in pages] == [22.9, 0, 0, 0]
+    assert all("gen_tps" not in between(a, b, 10.0) for a, b in pairwise(pages))

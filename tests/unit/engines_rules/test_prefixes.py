@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -51,6 +52,18 @@ WRAPPED: dict[str, Callable[[str], str]] = {
     "kubectl --prefix": _each(lambda i: "[pod/llm-7c9/server] "),
     "journal": _each(lambda i: "Apr 01 08:00:02 node-3 serve.sh[917]: "),
     "journal with the zone": _each(lambda i: "2026-04-01T08:00:02+0200 node-3 serve.sh[917]: "),
+    "journal, precise": _each(lambda i: f"Apr 01 08:00:02.{i:06d} node-3 serve.sh[917]: "),
+    "journal, unix time": _each(lambda i: f"1775030402.{i:06d} node-3 serve.sh[917]: "),
+    "journal, full time": _each(lambda i: "Wed 2026-04-01 08:00:02 UTC node-3 serve.sh[917]: "),
+    "syslog by RFC 5424": _each(lambda i: "<30>1 2026-04-01T08:00:02.5Z node-3 serve 917 - - "),
+    "docker service": _each(lambda i: "llm.1.x7c9@node-3    | "),
+    "log shipper": _each(lambda i: "2026-04-01 08:00:02.512\t"),
+    "docker's json-file": lambda log: "\n".join(
+        json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026-04-01T08:00:02Z"}) for line in log.split("\n")
+    ),
+    "journalctl -o json": lambda log: "\n".join(
+        json.dumps({"PRIORITY": "6", "MESSAGE": line, "_PID": "917"}) for line in log.split("\n")
+    ),
     "srun --label": _each(lambda i: "3: "),
     "colour": lambda log: "\n".join(f"\x1b[33m{line}\x1b[0m" for line in log.split("\n")),
     "begins in the middle": lambda log: "st of a line that was cut\n" + log,

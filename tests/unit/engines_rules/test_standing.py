@@ -31,6 +31,26 @@ def test_a_phase_within_its_usual_time_is_not_stuck() -> None:
     assert found("sglang", READY + DECODE, 4000.0) == {}
 
 
+def test_the_log_of_a_server_at_work_is_no_start_that_hangs() -> None:
+    later = DECODE.replace("2026-04-01", "2026-04-09")
+    assert found("sglang", "a line of a wrapper\n" + DECODE) == {}
+    assert found("sglang", DECODE + later, 4000.0) == {}
+    stats = (
+        "INFO 04-{day:02d} 10:00:00 [loggers.py:259] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation "
+        "throughput: 61.0 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%\n"
+    )
+    assert found("vllm", "".join(stats.format(day=day) for day in (1, 3, 5)), 900.0) == {}
+    slot = "slot print_timing: id  0 | task 3 | n_gen =    512, tg =  62.01 t/s, tg_3s =  61.20 t/s\n"
+    assert found("llamacpp", slot, 4000.0) == {}
+    assert "STUCK_NCCL_INIT" in found("vllm", "".join(stats.format(day=day) for day in (1, 2)) + JOINING, 500.0)
+
+
+def test_a_line_without_a_stamp_before_the_others_is_no_silence_since_the_beginning_of_time() -> None:
+    begun = "[2026-04-01 08:00:10] Init torch distributed begin."
+    assert found("sglang", "starting the container\n" + begun, 5.0) == {}
+    assert "STUCK_NCCL_INIT" in found("sglang", "starting the container\n" + begun, 900.0)
+
+
 def test_quick_shards_are_not_slow_and_a_bar_that_ended_says_nothing() -> None:
     quick = "Loading safetensors checkpoint shards:  10% Completed | 3/30 [00:03<00:27, 1.00s/it]"
     slow = "Loading safetensors checkpoint shards:  10% Completed | 3/30 [01:30<13:30, 30.00s/it]"

@@ -14,6 +14,7 @@ from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import LaunchError
 from tokpit.ops.doctor import examine
 from tokpit.ops.environments import cache_path, find_environments, holding
+from tokpit.ops.searched import searched
 from tokpit.ops.session import Session
 from tokpit.probes.checkup import parse_checkup
 from tokpit.probes.environments import Found, environments_script, parse_environments
@@ -24,10 +25,10 @@ from tokpit.transport.local import LocalHost
 async def look(home: Path) -> Found:
     host = LocalHost(HostSpec(name="local", local=True))
     try:
-        answer = await host.run(environments_script(roots=[str(home)], models=[str(home / "models")]))
+        answer = await host.run(environments_script(searched(), roots=[str(home)], models=[str(home / "models")]))
     finally:
         await host.close()
-    return parse_environments(answer.out)
+    return parse_environments(answer.out, searched())
 
 
 def install(prefix: Path, name: str, version: str, **extra: str) -> None:

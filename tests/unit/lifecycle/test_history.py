@@ -15,6 +15,7 @@ from tokpit.cli.history import as_document
 from tokpit.engines.flagkit.echo import read_echo
 from tokpit.engines.flagkit.shelltext import started_in
 from tokpit.ops.deployments import Past, explanations, key_of, look_back, spec_of
+from tokpit.ops.diagnose import Sources, diagnose_all
 from tokpit.ops.remembered import Deployment, deployments
 from tokpit.ops.session import Session
 from tokpit.probes.deployments import Piece, deployments_script, parse_pieces
@@ -348,3 +349,16 @@ def test_what_an_engine_prints_of_itself_becomes_settings() -> None:
     assert vllm.settings.prefix_cache is False
     assert read_echo("server_args=ServerArgs(model_path='/m'") is None
     assert read_echo("a line about server_args= and nothing else") is None
+
+
+async def test_a_diagnosis_of_a_slower_server_says_what_changed_since(session: Session, remembering_home: Path) -> None:
+    (remembering_home / "now.log").write_text("")
+    facts = (("single_tps", "37"), ("remembered_tps", "70"))
+    found = await diagnose_all(session, Sources(target="local:39417", facts=facts))
+    changed = next(finding for finding in found.findings if finding.code == "CHANGED_SINCE")
+    assert "spec_steps: 3 -> 1" in changed.claim + " ".join(changed.evidence)
+    assert any("sglang-qwen.service" in line for line in changed.evidence)
+    assert any("quantization: awq_marlin -> not given" in line for line in changed.evidence)
+    assert "sk-" not in changed.claim + " ".join(changed.evidence)
+    calm = await diagnose_all(session, Sources(target="local:39417", facts=(("single_tps", "37"),)))
+    assert "CHANGED_SINCE" not in [finding.code for finding in calm.findings], "nobody says that it was faster"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tokpit.config.inventory import Inventory
@@ -33,6 +34,41 @@ async def test_live_server_tells_cap_slots_and_gpu_and_nothing_false(sim: SimHos
         assert [f.code for f in found.findings if f.severity != "info"] == []
         with pytest.raises(TargetError):
             await diagnose_all(session, Sources(target=f"{sim.spec.name}:1"))
+
+
+async def one_stream(session: Session, sim: SimHost) -> Run:
+    run = await session.execute("sweep.start", target=sim.name, levels="1", requests=3, max_tokens=256)
+    assert isinstance(run, Run)
+    return run
+
+
+async def test_a_server_that_was_faster_with_other_settings_is_told_with_what_changed(
+    sim: SimHost, tmp_path: Path
+) -> None:
+    inventory = Inventory(hosts={sim.spec.name: sim.spec})
+    async with Session(inventory, history_path=tmp_path / "h.sqlite") as session:
+        session.add_host(sim.spec.name)
+        run = await one_stream(session, sim)
+        quiet = await diagnose_all(session, Sources(target=sim.name))
+        assert "GAP_CANDIDATES" not in [f.code for f in quiet.findings], "it is as fast as its run"
+        level = run.levels[0]
+        tpot = level.result["tpot_s"]
+        faster = {**level.result, "tpot_s": {**tpot, "p50": tpot["p50"] / 2}}
+        settings = {**run.context["settings"], "quantization": "fp8", "spec_steps": 5}
+        old = msgspec.structs.replace(
+            run,
+            id=await (await session.history()).new_run_id(),
+            started_at=run.started_at - 86_400,
+            levels=(msgspec.structs.replace(level, result=faster),),
+            context={**run.context, "settings": settings, "version": "0.5.9"},
+        )
+        await (await session.history()).save_run(old)
+        found = await diagnose_all(session, Sources(target=sim.name))
+        gap = next(f for f in found.findings if f.code == "GAP_CANDIDATES")
+        assert gap.evidence[0].startswith("quantization: fp8 -> not given")
+        assert any(line.startswith("spec_steps: 5 -> 3") for line in gap.evidence)
+        assert any(line.startswith("version: 0.5.9 -> ") for line in gap.evidence)
+        assert old.id in gap.claim
 
 
 async def test_stored_run_is_judged_with_the_facts_of_its_context(tmp_path: Path) -> None:

@@ -11,14 +11,9 @@ import msgspec
 
 from tokpit.domain.settings import Settings
 from tokpit.engines.flagkit.tables import catalog
-from tokpit.engines.registry import engine as engine_of
+from tokpit.engines.registry import engines
 
 _LONGEST = 400_000
-_HEADS = (
-    ("sglang", re.compile(r"server_args=(?:ServerArgs)?(?=[({])")),
-    ("vllm", re.compile(r"non-default args: (?=\{)")),
-    ("vllm", re.compile(r"\bargs: Namespace(?=\()")),
-)
 _LITERALS = (str, int, float, bool, type(None), list, tuple, dict)
 
 
@@ -36,19 +31,20 @@ class Echo(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_echo(line: str) -> Echo | None:
     """The settings in a log line; None where it prints none or its form is not understood."""
-    for name, head in _HEADS:
-        match = head.search(line[:_LONGEST])
-        if match is None:
-            continue
-        values = _values(line[match.end() : _LONGEST].strip())
-        if not values:
-            return None
-        resolved = "non-default" not in match[0]
-        flags = _flags(name, values, resolved=resolved)
-        settings = engine_of(name).from_flags(flags, None)
-        if resolved:
-            settings = msgspec.structs.replace(settings, raw=())
-        return Echo(engine=name, settings=settings, resolved=resolved, values=values)
+    line = line[:_LONGEST]
+    for engine in engines():
+        for head, resolved in engine.traces.echoes:
+            match = re.search(head, line)
+            if match is None:
+                continue
+            values = _values(line[match.end() :].strip())
+            if not values:
+                return None
+            flags = _flags(engine.name, values, resolved=resolved)
+            settings = engine.from_flags(flags, None)
+            if resolved:
+                settings = msgspec.structs.replace(settings, raw=())
+            return Echo(engine=engine.name, settings=settings, resolved=resolved, values=values)
     return None
 
 

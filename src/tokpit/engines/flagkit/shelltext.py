@@ -15,6 +15,7 @@ import msgspec
 
 from tokpit.domain.settings import Settings
 from tokpit.engines import registry
+from tokpit.engines.base import Engine
 
 _ENDS = frozenset({";", "&", "&&", "||", "|", "|&", "(", ")", ";;"})
 _REDIRECTIONS = frozenset({">", ">>", "<", "<<", "<<<", ">&", "&>", "&>>", "<&", ">|"})
@@ -40,6 +41,8 @@ _PARENTS = frozenset(
         "systemd-run",
     }
 )
+_READ = ("CUDA_", "HF_", "NCCL_", "TORCH_", "OMP_")
+"""How variables begin that any engine reads."""
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash"})
 _DEEPEST = 4
 _LONGEST = 200_000
@@ -109,15 +112,14 @@ def _command(argv: tuple[str, ...], env: dict[str, str], depth: int) -> Iterator
 
 def _own(env: Mapping[str, str]) -> dict[str, str]:
     """Variables that a server reads: capitals, without those that scripts use for their own words."""
-    return {
-        name: value for name, value in env.items() if re.match(r"(?:CUDA|HF|SGLANG|SGL|VLLM|NCCL|TORCH|OMP)_", name)
-    }
+    read = (*_READ, *registry.env_prefixes())
+    return {name: value for name, value in env.items() if name.startswith(read)}
 
 
 def in_container(argv: Sequence[str], env: Mapping[str, str]) -> Started | None:
     """The server that `docker run ... IMAGE words` starts, by the words or by what the image starts by itself."""
     for at, word in enumerate(argv[2:], 2):
-        if word.startswith("-") or not re.search(r"sglang|vllm|llama", word, re.IGNORECASE):
+        if word.startswith("-") or not any(_held_by(known, word) for known in registry.engines()):
             continue
         if "/" not in word and ":" not in word and argv[at - 1].startswith("--") and "=" not in argv[at - 1]:
             continue  # the value of an option such as --name
@@ -128,6 +130,11 @@ def in_container(argv: Sequence[str], env: Mapping[str, str]) -> Started | None:
     return None
 
 
+def _held_by(engine: Engine, image: str) -> bool:
+    """Whether the name of an image says that it holds the engine."""
+    return any(word in image.lower() for word in engine.traces.images)
+
+
 def of_image(image: str, words: tuple[str, ...], env: Mapping[str, str]) -> Started | None:
     """The server of an image and the words it is given; words that name no program are flags of its entry point."""
     recognised = registry.recognise(words) if words else None
@@ -136,8 +143,8 @@ def of_image(image: str, words: tuple[str, ...], env: Mapping[str, str]) -> Star
         if inner:
             return msgspec.structs.replace(inner[0], image=image)
     if recognised is None:
-        lower = image.lower()
-        entry = ("vllm", "serve") if "vllm" in lower else ("llama-server",) if "llama" in lower else ()
+        entries = (known.traces.image_entry for known in registry.engines() if _held_by(known, image))
+        entry = next(filter(None, entries), ())
         recognised = registry.recognise((*entry, *words)) if entry else None
         words = (*entry, *words)
     if recognised is None:

@@ -114,15 +114,32 @@ class LlamaGrammar(LineGrammar):
         """Values after this record: see sampling.Sampler."""
         return self._sampler.sample(record)
 
-    def _fast(self, text: str, line: str) -> LogRecord | None:
+    def _fast(self, text: str, start: int, line: str) -> LogRecord | None:
         """Lines with the server's own head, which is most of a log."""
-        match = _HEAD.match(text)
+        match = _HEAD.match(text, start)
         if match is None:
             return None
-        head = self._headed(match, text)
-        if opens(head.message):
-            return None
-        return self._plain(head, (line,))
+        port, t, level = match.groups()
+        fields: dict[str, Value] = {"t": t, "level": level}
+        if port is not None:
+            fields["port"] = int(port)
+        end = match.end()
+        message = text[end:]
+        if message.startswith("slot "):
+            slot = _SLOT.match(message)
+            if slot is None or message[-1:] == ":":
+                return None
+            _of_slot(slot, fields, headed=True)
+            return LogRecord(self._count, "slot_line", message, fields, {}, (line,), _LEVELS[level])
+        if message.startswith("srv  log_server_r: "):
+            request = _REQUEST.match(message, 19)
+            if request is None or message[-1:] == ":":
+                return None
+            fields["method"], fields["path"], fields["client"], status = request.groups()
+            fields["status"] = int(status)
+            return LogRecord(self._count, "access", message, fields, {}, (line,), _LEVELS[level])
+        head = Head("", fields, _LEVELS[level], message)
+        return None if opens(message) else self._plain(head, (line,))
 
     @staticmethod
     def _headed(match: re.Match[str], text: str) -> Head:
@@ -134,7 +151,7 @@ class LlamaGrammar(LineGrammar):
 
     def _head(self, text: str) -> Head:
         match = _HEAD.match(text)
-        if match is None and text[:5] not in _OWN:
+        if match is None and not text.startswith(_OWN):
             text = strip_outer(text)[1]
             match = _HEAD.match(text)
         if match is None:
@@ -146,13 +163,7 @@ class LlamaGrammar(LineGrammar):
         slot = _SLOT.match(message) if message.startswith("slot") else None
         fields: dict[str, Value] = {}
         if slot is not None:
-            function, number, task, rest = slot.groups()
-            fields["slot"], fields["task"] = int(number), int(task)
-            kind = _figures(rest, fields) if " = " in rest else None
-            if "t" not in head.fields and kind is not None:
-                return Found(kind, fields)
-            fields["function"], fields["message"] = function, rest.strip()
-            return Found("slot_line", fields)
+            return Found(_of_slot(slot, fields, headed="t" in head.fields), fields)
         if message.lstrip().startswith(_BARE):
             kind = _figures(message, fields)
             if kind is not None:
@@ -167,7 +178,7 @@ class LlamaGrammar(LineGrammar):
 
 
 _BARE = ("prompt eval time", "eval time", "draft acceptance", "n_gen", "prompt processing")
-_OWN = ("slot ", "srv  ", "main:", "llama", "ggml_", "load_")
+_OWN = ("slot ", "srv  ", "main:", "llama_", "ggml_", "load_")
 _REQUEST = re.compile(r"request: (?P<method>[A-Z]+) (?P<path>\S+) (?P<client>\S+) (?P<status>\d{3})")
 
 
@@ -176,6 +187,17 @@ def _request(message: str) -> Found | None:
     if match is None:
         return None
     return Found("access", {**match.groupdict(), "status": int(match["status"])})
+
+
+def _of_slot(slot: re.Match[str], fields: dict[str, Value], *, headed: bool) -> str:
+    """Add what a slot says to `fields`; its kind, which is that of its figures where the line has no head."""
+    function, number, task, rest = slot.groups()
+    fields["slot"], fields["task"] = int(number), int(task)
+    kind = _figures(rest, fields) if " = " in rest else None
+    if kind is not None and not headed:
+        return kind
+    fields["function"], fields["message"] = function, rest.strip()
+    return "slot_line"
 
 
 def _figures(message: str, fields: dict[str, Value]) -> str | None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tokpit.domain.records import LogRecord, Value
 from tokpit.domain.text import sanitize
 from tokpit.engines.logkit.fold import Fold, is_exception, opens
+from tokpit.engines.logkit.prefix import outer_end, unwrap
 from tokpit.engines.logkit.table import Found
 
 TEXT_LIMIT = 4096
@@ -80,8 +81,11 @@ class LineGrammar(ABC):
     def _failure(self, message: str) -> Found | None:
         """What kind of failure an exception line is."""
 
-    def _fast(self, text: str, line: str) -> LogRecord | None:
-        """The record of a common line, while nothing is folded; None to take the long way."""
+    def _fast(self, text: str, start: int, line: str) -> LogRecord | None:
+        """The record of a common line, while nothing is folded; None to take the long way.
+
+        The server's own text begins at `start`; before it stands what other programs put there.
+        """
         return None
 
     def _split(self, text: str) -> list[str]:
@@ -91,14 +95,19 @@ class LineGrammar(ABC):
     def feed(self, line: str) -> Sequence[LogRecord]:
         """The records completed by this line."""
         self._count += 1
+        text = line
         if "\x1b" in line or (not line.isascii() and "\x9b" in line):
             text = sanitize(line) if "\r" not in line else "\r".join(map(sanitize, line.split("\r")))
-        else:
-            text = line
         if not self._folds and len(text) <= TEXT_LIMIT and "\r" not in text:
-            record = self._fast(text, line)
+            record = self._fast(text, 0, line)
+            if record is None:
+                start = outer_end(text)
+                record = self._fast(text, start, line) if start else None
             if record is not None:
                 return (record,)
+        if text.startswith('{"') and text.endswith("}"):
+            inner = unwrap(text)
+            text = text if inner is None else sanitize(inner)
         out: list[LogRecord] = []
         held: tuple[str, ...] = (line,)
         for part in self._parts(text):

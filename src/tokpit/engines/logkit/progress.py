@@ -12,6 +12,11 @@ _WARNED = 3
 """vLLM says that a worker does not answer once a minute: once is normal while it compiles, three times is not."""
 
 
+_WORK = frozenset({"decode_batch", "prefill_batch", "stats", "spec", "spec_v0", "iteration", "slot_line", "live_rate"})
+"""Kinds that a server prints at work; a warm-up prints a few of them as well."""
+_SERVES = 4
+
+
 class StartTracker:
     """Pure: records and times in, steps out. `t` is seconds on the host's clock, `started_t` when it was started."""
 
@@ -24,6 +29,7 @@ class StartTracker:
         self._moved_t = started_t
         self._bar: tuple[object, object] | None = None
         self._waits = 0
+        self._work = 0
         self.detail = ""
         """The bar under way, `6/8`, or empty."""
         self.failure: LogRecord | None = None
@@ -79,6 +85,10 @@ class StartTracker:
             self._bar = bar
             self._moved_t = t
             return True
+        if kind in _WORK:
+            self._work += 1
+            self._moved_t = t
+            return False
         if kind.startswith("milestone."):  # a step of a step: it shows that the start moves
             self._moved_t = t
             return True
@@ -93,7 +103,7 @@ class StartTracker:
 
     def _reach(self, milestone: Milestone, record: LogRecord, t: float) -> None:
         self._moved_t = t
-        self._waits = 0
+        self._waits = self._work = 0
         self.detail = ""
         if milestone.kind not in self._seen:
             self._seen.add(milestone.kind)
@@ -102,8 +112,13 @@ class StartTracker:
         self._current = milestone
 
     def stuck(self, now: float) -> str | None:
-        """A sentence with the usual cause where nothing moved for longer than is usual, else None."""
+        """A sentence with the usual cause where nothing moved for longer than is usual, else None.
+
+        None as well for a log that shows a server at work: its start is over, whether or not its log tells of it.
+        """
         current = self._current
+        if self._work >= _SERVES or (self._work and current is None):
+            return None
         if self.failure is not None or (current is not None and current.phase == "ready") or self._moved_t is None:
             return None
         silent = now - self._moved_t

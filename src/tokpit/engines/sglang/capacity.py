@@ -76,6 +76,14 @@ def slots_per_request(
             return None
 
 
+def slot_choices() -> tuple[int, ...]:
+    """State slots that a request may reserve, by strategy and scheduler."""
+    found = {slots_per_request("no_buffer", prefix_cache=False)}
+    for strategy in ("no_buffer", "extra_buffer", "extra_buffer_lazy"):
+        found |= {slots_per_request(strategy, overlap=overlap) for overlap in (True, False)}
+    return tuple(sorted(n for n in found if n is not None))
+
+
 def running_cap(
     *,
     configured: int | None = None,

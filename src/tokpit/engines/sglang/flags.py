@@ -9,7 +9,7 @@ import msgspec
 
 from tokpit.domain.settings import Settings
 from tokpit.engines.flagkit.canon import Map, Rule, refuse, settings
-from tokpit.engines.flagkit.dialect import Dialect
+from tokpit.engines.flagkit.dialect import Dialect, Word
 from tokpit.engines.flagkit.tables import Pick, catalog
 from tokpit.engines.sglang.renames import RENAMES
 from tokpit.errors import UsageError
@@ -81,10 +81,24 @@ def from_flags(flags: Sequence[str], version: str | None) -> Settings:
     method, size = given.get("spec_method"), given.get("hicache_gb")
     if isinstance(method, str):
         given["spec_method"] = _METHODS.get(method.upper(), method)
+    if given.get("spec_method") == "dflash" and given.get("spec_draft_tokens") is None:
+        rest = _block_size(given, rest)
     if isinstance(size, int):
         given["hicache_gb"] = float(size)
     found = settings(given, rest)
     return msgspec.structs.replace(found, raw=found.raw + raw_tail) if raw_tail else found
+
+
+_BLOCK = "--speculative-dflash-block-size"
+
+
+def _block_size(given: dict[str, object], rest: list[Word]) -> list[Word]:
+    """Take the block size out of `rest`: it is the number of draft tokens under another name (`_handle_dflash`)."""
+    for word in rest:
+        if word.spec is not None and _BLOCK in word.spec.flags and len(word.values) == 1 and word.values[0].isdecimal():
+            given["spec_draft_tokens"] = int(word.values[0])
+            return [other for other in rest if other is not word]
+    return rest
 
 
 def to_flags(wanted: Settings, version: str | None) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from tokpit.engines.logkit.bars import bar
 from tokpit.engines.logkit.base import LEVELS, TEXT_LIMIT, Head, LineGrammar
 from tokpit.engines.logkit.fold import opens
 from tokpit.engines.logkit.layout import Layouts
-from tokpit.engines.logkit.prefix import outer_level, strip_outer
+from tokpit.engines.logkit.prefix import outer_end, outer_level, strip_outer
 from tokpit.engines.logkit.table import Found
 from tokpit.engines.sglang.batch import batch, mark_probe
 from tokpit.engines.sglang.sampling import Sampler
@@ -32,9 +32,12 @@ _RANKS = {
 }
 _LOAD = ("Loading ", "Multi-thread loading ")
 _ARGS = "server_args="
-_NOT_DULL = frozenset({"INFO", "WARN", "ERRO", "DEBU", "CRIT", "serv", "Deco", "Pref"})
+_NOT_DULL = frozenset({"INFO", "WARN", "ERRO", "DEBU", "CRIT", "serv", "Deco", "Pref", "usag", "  Fi"})
+"""Beginnings of messages that may be more than text; a message that ends in a colon may open a traceback."""
 _BATCH = ("Decode batch", "Prefill batch")
-_PLAIN_RANKS = re.compile(r"(?: \w+)*$")
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
+_PLAIN_RANKS = re.compile(r"(?: \w+){0,9}")
+_MOST_RANKS = 4096
 _MAX_PIECES = 100
 _SEEK = 400
 """A head is looked for in this many characters: longer outer prefixes are not made."""
@@ -59,6 +62,7 @@ class SglangGrammar(LineGrammar):
         super().__init__()
         self._sampler = Sampler()
         self._layouts = Layouts()
+        self._stamp = ""
         self._rank_cache: dict[str, dict[str, Value]] = {}
         self._ending = False
 
@@ -66,45 +70,65 @@ class SglangGrammar(LineGrammar):
         """Server-wide values after this record: see sampling.Sampler."""
         return self._sampler.sample(record)
 
-    def _fast(self, text: str, line: str) -> LogRecord | None:
-        """Statistics, access lines and dull text without anything around them, which is most of a log."""
-        if not text.startswith("[20"):
-            return self._dull(text, line, {}) if text[:1].isalpha() else None
-        end = text.find("] ", 20, 80)
+    def _fast(self, text: str, start: int, line: str) -> LogRecord | None:
+        """Statistics, access lines and dull text with the usual head or none, which is most of a log."""
+        if not text.startswith("[20", start):
+            return self._headless(text, start, line)
+        end = text.find("] ", start + 20, start + 80)
         if end < 0:
             return None
-        words = text[20:end]
+        stamp, words = text[start + 1 : start + 20], text[start + 20 : end]
+        if stamp != self._stamp:
+            if not _STAMP.match(stamp):
+                return None
+            self._stamp = stamp
         ranks = self._rank_cache.get(words)
         if ranks is None:
-            if not _PLAIN_RANKS.match(words) or len(self._rank_cache) > 4096:
+            if not _PLAIN_RANKS.fullmatch(words) or len(self._rank_cache) >= _MOST_RANKS:
                 return None
             ranks = self._rank_cache[words] = _ranks(words)
-        fields: dict[str, Value] = {"ts": text[1:20], **ranks}
-        # A layout is that of a whole line, so nothing can follow it.
-        kind = self._layouts.read(text, end + 2, fields) if text.startswith(_BATCH, end + 2) else None
-        message = text[end + 2 :]
-        if kind is None:
-            if "[20" in message:
+        fields: dict[str, Value] = {"ts": stamp, **ranks}
+        end += 2
+        if text.startswith(_BATCH, end):
+            return self._statistics(text, end, line, fields)
+        message = text[end:]
+        if "[20" in message:
+            return None
+        if message.startswith("INFO: "):
+            if not add_access(text, end, fields):
                 return None
-            extras: dict[str, str] = {}
-            if message.startswith("INFO: "):
-                if not add_access(text, end + 2, fields):
-                    return None
-                return LogRecord(self._count, "access", message, fields, extras, (line,), "info")
-            if not message.startswith(_BATCH):
-                return self._dull(message, line, fields)
-            kind = batch(message, fields, extras, self._layouts)
-            if kind == "prefill_batch":
-                mark_probe(fields)
-            return None if kind is None else LogRecord(self._count, kind, message, fields, extras, (line,), "")
+            return LogRecord(self._count, "access", message, fields, {}, (line,), "info")
+        return self._dull(message, line, fields)
+
+    def _statistics(self, text: str, start: int, line: str, fields: dict[str, Value]) -> LogRecord | None:
+        kind = self._layouts.read(text, start, fields)
+        extras: dict[str, str] = {}
+        if kind is None:  # a layout is that of a whole line, so nothing can follow it; here something may
+            if text.find("[20", start) >= 0:
+                return None
+            kind = batch(text[start:], fields, extras, self._layouts)
+            if kind is None:
+                return None
         if kind == "prefill_batch":
             mark_probe(fields)
-        return LogRecord(self._count, kind, message, fields, {}, (line,), "")
+        return LogRecord(self._count, kind, text[start:], fields, extras, (line,), "")
+
+    def _headless(self, text: str, start: int, line: str) -> LogRecord | None:
+        if text.find("[20", start) >= 0:
+            return None
+        if text.startswith("INFO: ", start):
+            fields: dict[str, Value] = {}
+            if not add_access(text, start, fields):
+                return None
+            return LogRecord(self._count, "access", text[start:], fields, {}, (line,), "info")
+        if start or not text[:1].isalpha() or (text[3:4] == " " and outer_end(text)):
+            return None
+        return self._dull(text, line, {})
 
     def _dull(self, message: str, line: str, fields: dict[str, Value]) -> LogRecord | None:
-        if message[:4] in _NOT_DULL or "%" in message or "| " in message:
+        if message[:4] in _NOT_DULL or message[-1:] == ":" or "%" in message or "| " in message:
             return None
-        if not TABLE.dull(message) or opens(message) or "] " in message[:90]:
+        if not TABLE.dull(message) or "] " in message[:90]:
             return None
         return LogRecord(self._count, "text", message, fields, {}, (line,), "")
 

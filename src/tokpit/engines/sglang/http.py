@@ -10,5 +10,6 @@ FACTS = HttpFacts(
     loads="/v1/loads",
     flush="/flush_cache",
     default_port=30000,
+    health_variable="SGLANG_HEALTH_CHECK_TIMEOUT",
     extra_body={"ignore_eos": True},
 )

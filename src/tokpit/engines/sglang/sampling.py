@@ -107,44 +107,52 @@ class Sampler:
             rank.gaps.append(t - rank.t)
         rank.fresh = rank.idle_seen = False
         rank.t, rank.decoded = t, True
-        rank.values = {name: float(value) for name in _USED if isinstance(value := fields.get(name), (int, float))}
+        rank.values = values = {}
+        for tag, names in _TAGS:
+            for name in names:
+                value = fields.get(name)
+                if isinstance(value, (int, float)):
+                    values[tag] = float(value)
+                    break
         return self._together(t)
 
     def _together(self, now: float | None) -> dict[str, float]:
         ranks = [r for r in self._ranks.values() if r.decoded and (now is None or r.t is None or now - r.t <= _STALE_S)]
         out: dict[str, float] = {}
-        for tag, names in _SUMS:
-            found = _first_of(ranks, names)
-            if found:
-                out[tag] = sum(found)
-        for tag, names in _LARGEST:
-            found = _first_of(ranks, names)
-            if found:
-                out[tag] = max(found)
+        rated = True
+        for rank in ranks:
+            for tag, value in rank.values.items():
+                if tag in _LARGEST:
+                    out[tag] = max(value, out.get(tag, value))
+                elif tag not in _SPECULATION:
+                    out[tag] = out.get(tag, 0.0) + value
+            rated = rated and not rank.gated and "gen_tps" in rank.values
         self._speculation(ranks, out)
-        rated = [r for r in ranks if "gen_tps" in r.values and not r.gated]
-        if rated and len(rated) == len(ranks):
-            out["gen_tps"] = sum(r.values["gen_tps"] for r in rated)
-            tokens = sum(r.values.get("running_reqs", 0.0) * r.values.get("accept_len", 1.0) for r in rated)
-            step = step_ms(tokens, 1.0, out["gen_tps"])
-            if step is not None:
-                out["step_ms"] = step
+        if not rated:
+            out.pop("gen_tps", None)
+            return out
+        tokens = sum(r.values.get("running_reqs", 0.0) * r.values.get("accept_len", 1.0) for r in ranks)
+        step = step_ms(tokens, 1.0, out["gen_tps"])
+        if step is not None:
+            out["step_ms"] = step
         return out
 
     def _speculation(self, ranks: list[_Rank], out: dict[str, float]) -> None:
-        spoken = [r for r in ranks if "accept_len" in r.values and r.values.get("running_reqs", 0) > 0]
-        weight = sum(r.values["running_reqs"] for r in spoken)
-        if not weight:
-            return
-        out["accept_len"] = sum(r.values["accept_len"] * r.values["running_reqs"] for r in spoken) / weight
-        rates = [
-            (plain_accept_rate(r.values["accept_len"], r.values["accept_rate"], self._draft_tokens), r)
-            for r in spoken
-            if "accept_rate" in r.values
-        ]
-        if rates:
-            total = sum(r.values["running_reqs"] for _, r in rates)
-            out["accept_rate"] = sum(rate * r.values["running_reqs"] for rate, r in rates) / total
+        weight = length = rated = rate = 0.0
+        for rank in ranks:
+            values = rank.values
+            running, accept_len = values.get("running_reqs", 0.0), values.get("accept_len")
+            if accept_len is None or running <= 0:
+                continue
+            weight += running
+            length += accept_len * running
+            if "accept_rate" in values:
+                rated += running
+                rate += plain_accept_rate(accept_len, values["accept_rate"], self._draft_tokens) * running
+        if weight:
+            out["accept_len"] = length / weight
+        if rated:
+            out["accept_rate"] = rate / rated
 
     def _prefill(self, record: LogRecord) -> dict[str, float]:
         rank, fields = self._rank(record), record.fields
@@ -171,33 +179,19 @@ class Sampler:
         return out
 
 
-def _first_of(ranks: list[_Rank], names: tuple[str, ...]) -> list[float]:
-    return [r.values[name] for r in ranks for name in [next((n for n in names if n in r.values), "")] if name]
-
-
-_USED = (
-    "running_reqs",
-    "queue_reqs",
-    "full_tokens",
-    "tokens_used",
-    "mamba_num",
-    "full_token_usage",
-    "token_usage",
-    "swa_usage",
-    "mamba_usage",
-    "accept_len",
-    "accept_rate",
-    "gen_tps",
-)
-_SUMS = (
+_TAGS = (
     ("running_reqs", ("running_reqs",)),
     ("queue_reqs", ("queue_reqs",)),
     ("kv_tokens", ("full_tokens", "tokens_used")),
     ("state_slots", ("mamba_num",)),
-)
-_LARGEST = (
     # `token usage` is the larger of several pools where a model has several; there the full pool is printed too.
     ("kv_usage", ("full_token_usage", "token_usage")),
     ("swa_usage", ("swa_usage",)),
     ("state_usage", ("mamba_usage",)),
+    ("accept_len", ("accept_len",)),
+    ("accept_rate", ("accept_rate",)),
+    ("gen_tps", ("gen_tps",)),
 )
+"""Tags of a decode line and the fields that they are read from, the first that it carries."""
+_LARGEST = frozenset({"kv_usage", "swa_usage", "state_usage"})
+_SPECULATION = frozenset({"accept_len", "accept_rate"})

@@ -117,7 +117,7 @@ class _Builder:
         if line.quotes or line.busy:
             self.close()
             return
-        prefixed = bool(line.proc or line.level) or line.raw.lstrip() != line.text.lstrip()
+        prefixed = bool(line.proc or line.level) or line.headed
         if _TRACEBACK.search(line.text):
             if self.open and self.open[0].proc == line.proc and line.level == "error" and not self.open_type:
                 self.frames.setdefault(line.proc, []).extend(self.open)  # "Engine failed to start." above its traceback

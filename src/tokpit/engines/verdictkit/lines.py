@@ -13,7 +13,7 @@ import msgspec
 
 from tokpit.domain.records import LogRecord
 from tokpit.domain.text import sanitize
-from tokpit.engines.logkit.prefix import outer_level, strip_outer
+from tokpit.engines.logkit.prefix import outer_level, strip_outer, unwrap
 
 MAX_CHARS = 4000
 """Only so much of a line is searched: dumps of requests can be megabytes long and decide nothing."""
@@ -74,6 +74,8 @@ class Line(msgspec.Struct, frozen=True):
     level: str = ""
     quotes: bool = False
     """Carries what users sent, or settings: its words are no events."""
+    headed: bool = False
+    """Begins with a head of its own, so that it goes on with no line before it; what collects the log adds is none."""
     busy: bool = False
     """A statistics or access line of a server at work."""
 
@@ -94,10 +96,12 @@ def read_line(number: int, raw: str, level: str = "") -> Line:
     if busy is not None:
         text = "".join(raw[busy.start() : busy.end()].rpartition("] ")[2])
         return Line(number, text, raw[:MAX_CHARS], busy["ranks"] or busy["proc"] or "", "info", busy=True)
-    text = sanitize(raw[:MAX_CHARS]).lstrip("\ufffd\r")
+    inner = unwrap(raw) if raw.startswith('{"') and raw.endswith("}") else None
+    text = sanitize((raw if inner is None else inner)[:MAX_CHARS]).lstrip("\ufffd\r")
     outer, text = strip_outer(text)
     level = outer_level(outer).lower() or level
     proc = ""
+    whole = len(text)
     for _ in range(6):
         for prefix in _PREFIXES:
             match = prefix.match(text)
@@ -116,7 +120,8 @@ def read_line(number: int, raw: str, level: str = "") -> Line:
         else:
             break
     quotes = _CONTENT.match(text) is not None
-    return Line(number, text.rstrip(), raw[:MAX_CHARS], proc.strip(), _LEVELS.get(level, level), quotes)
+    headed = len(text) < whole
+    return Line(number, text.rstrip(), raw[:MAX_CHARS], proc.strip(), _LEVELS.get(level, level), quotes, headed)
 
 
 def read(records: Sequence[LogRecord]) -> list[Line]:

@@ -122,7 +122,8 @@ GPU: tuple[Signature, ...] = (
     sig(
         "KERNEL_ARCH_UNSUPPORTED",
         r"ptxas fatal|[Vv]alue '?sm_\d+\w*\n?\w*'? is not defined for option|no kernel image is available|"
-        r"Unsupported gpu architecture|CUDA error: invalid device function|cudaErrorNoKernelImageForDevice|"
+        r"Unsupported gpu architecture|(?:CUDA|HIP) error: invalid device function|cudaErrorNoKernelImageForDevice|"
+        r"hipErrorNoBinaryForGpu|Unable to find code object for all current devices|device kernel image is invalid|"
         r"is not supported on this architecture|FlashAttention only supports Ampere|LLVM ERROR: Cannot select|"
         r"(?:sm_?\d+|compute capability \d+\.\d).{0,40}\b(?:is|are) not supported",
         "The kernel compiler or binary does not support this GPU.",
@@ -130,8 +131,15 @@ GPU: tuple[Signature, ...] = (
         refine=arch,
     ),
     sig(
+        "KERNEL_ARCH_UNSUPPORTED",
+        r"Illegal seek for GPU arch ?: ?(?P<arch>gfx\w+)",
+        "The ROCm libraries hold no kernels for this GPU ({arch}).",
+        "Use a build for it, or (at your own risk) HSA_OVERRIDE_GFX_VERSION with a near relative.",
+        anywhere=True,
+    ),
+    sig(
         "PTX_TOOLCHAIN",
-        r"PTX was compiled with an unsupported toolchain|cudaErrorUnsupportedPtxVersion",
+        r"PTX was compiled with an unsupported toolchain|cudaErrorUnsupportedPtxVersion|UNSUPPORTED_PTX_VERSION",
         "The driver is older than the toolchain that built the kernels: it fails when the first kernel runs, not at "
         "load.",
         _NEW_DRIVER,
@@ -153,13 +161,13 @@ GPU: tuple[Signature, ...] = (
     sig(
         "DRIVER_MISMATCH",
         r"Driver/library version mismatch|NVMLError_LibRmVersionMismatch|forward compatibility was attempted on non "
-        r"supported HW",
+        r"supported HW|unsupported display driver ?/ ?cuda driver combination|cudaErrorSystemDriverMismatch",
         "Kernel module and user library of the driver differ: the driver was upgraded under a running system.",
         "Reboot or reload the module in a maintenance window; servers that still run keep running until then.",
     ),
     sig(
         "GPU_LOST",
-        r"GPU is lost|fallen off the bus|NVMLError_GpuIsLost|Unable to determine the device handle",
+        r"GPU is lost|GPU requires reset|fallen off the bus|NVMLError_GpuIsLost|Unable to determine the device handle",
         "A GPU is lost (fell off the bus).",
         _RESET,
     ),
@@ -195,7 +203,9 @@ GPU: tuple[Signature, ...] = (
         r"NVIDIA driver|"
         r"could not select device driver|Failed to infer device type|No supported (?:GPU|accelerator|platform)|"
         r"libcuda\.so\.1: cannot open|"
-        r"CUDA unknown error|cudaErrorNoDevice|Failed to get device capability",
+        r"CUDA unknown error|cudaErrorNoDevice|Failed to get device capability|No HIP GPUs are available|"
+        r"hipErrorNoDevice|no ROCm-capable device|node has no GPU available|engine cannot start without GPU|"
+        r"nvidia-container-cli: (?:initialization|detection) error|unresolvable CDI devices",
         "No usable GPU is visible to the server.",
         "Run `nvidia-smi -L` as the launch user and in the same container; check CUDA_VISIBLE_DEVICES and `--gpus`.",
     ),

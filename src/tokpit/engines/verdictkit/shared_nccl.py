@@ -142,11 +142,20 @@ RANKS: tuple[Signature, ...] = (
     ),
     sig(
         "NCCL_ERROR",
-        r"NCCL error|NCCL failure|nccl(?:System|Internal|UnhandledCuda|Remote|InvalidUsage|InvalidArgument)Error|"
+        r"NCCL [Ee]rror|NCCL failure|nccl(?:System|Internal|UnhandledCuda|Remote|InvalidUsage|InvalidArgument)Error|"
         r"DistBackendError|unhandled (?:system|cuda) error",
         "NCCL failed between the ranks.",
         "Start with NCCL_DEBUG=INFO: the first `NCCL WARN` line names the cause (interface, /dev/shm, P2P).",
         rank=Rank.CONSEQUENCE,
+    ),
+    sig(
+        "KV_TRANSFER",
+        r"KVTransferError|NIXL_ERR_\w+|nixl\w*(?:Error|Exception)|"
+        r"[Mm]ooncake[^\n]{0,80}(?:[Ff]ail|not alive|[Ee]rror|timed? ?out)",
+        "The KV transfer between prefill and decode servers failed.",
+        "See whether the peer is alive and reachable (bootstrap port, RDMA devices, same release on both sides); its "
+        "log has the cause if it died first.",
+        rank=Rank.VAGUE,
     ),
     sig(
         "NCCL_ERROR",

@@ -90,7 +90,8 @@ PYTHON: tuple[Signature, ...] = (
     sig(
         "ABI_MISMATCH",
         r"numpy\.dtype size changed|compiled using NumPy 1\.x cannot be run|compiled (?:with|against) (?:a different "
-        r")?(?:CUDA|PyTorch|torch|Python)\b.{0,80}|binary incompatibility|operator torchvision::nms does not exist",
+        r")?(?:CUDA|PyTorch|torch|Python)\b.{0,80}|binary incompatibility|operator torchvision::nms does not exist|"
+        r"Could not load any \w+ library|Failed to load the backend extension",
         "Compiled packages of the environment do not fit each other.",
         "Recreate the environment from the engine's own pins.",
     ),

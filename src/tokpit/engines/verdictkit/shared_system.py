@@ -41,18 +41,36 @@ def port_in_use(verdict: Verdict, case: Case) -> Verdict:
     )
 
 
+def by_keeper(verdict: Verdict, case: Case) -> Verdict | None:
+    """What systemd (a signal's number) or docker compose (128 and that) says of the main process's end."""
+    number = whole(verdict, "status")
+    code = whole(verdict, "code")
+    status = -number if number is not None else code
+    return None if status is None else by_status(retell(verdict, {"status": status}), case)
+
+
+def port_denied(verdict: Verdict, case: Case) -> Verdict:
+    """Names the port where the message does."""
+    if "port" not in verdict.figures:
+        return verdict
+    return retell(verdict, sentence="The server may not listen on port {port}: ports below 1024 are reserved.")
+
+
 HTTP_PORT: tuple[Signature, ...] = (
     sig(
         "PORT_PERMISSION",
-        r"\[Errno 13\][^\n]*(?:bind|address)[^\n]*?(?:', (?P<port>\d+)\))?[^\n]*[Pp]ermission denied",
-        "The server may not listen on port {port}: ports below 1024 are reserved.",
+        r"\[Errno 13\][^\n]*?\('[^']*', (?P<port>\d+)[^\n]*[Pp]ermission denied|"
+        r"\[Errno 13\][^\n]*(?:bind|address)[^\n]*[Pp]ermission denied",
+        "The server may not listen on its port: ports below 1024 are reserved.",
         "Take a port above 1024.",
         survives=True,
+        refine=port_denied,
     ),
     sig(
         "LISTEN_ADDRESS",
-        r"\[Errno 99\][^\n]*(?:\('(?P<address>[^']*)', (?P<port>\d+)\))?[^\n]*[Cc]annot assign requested address",
-        "The address {address} does not belong to this host.",
+        r"\[Errno 99\][^\n]*?\('(?P<address>[^']*)', (?P<port>\d+)[^\n]*[Cc]annot assign requested address|"
+        r"\[Errno 99\][^\n]*[Cc]annot assign requested address",
+        "The address to listen on does not belong to this host.",
         "Listen on 0.0.0.0, 127.0.0.1 or an address of this host.",
         survives=True,
     ),
@@ -76,6 +94,14 @@ SYSTEM: tuple[Signature, ...] = (
         "",
         _OOM,
         refine=oom_killed,
+        survives=True,
+    ),
+    sig(
+        "HOST_OOM_KILLED",
+        r"killed by the OOM killer|Failed with result 'oom-kill'|\bOOMKilled\b(?!\W{1,3}false)",
+        "The kernel's OOM killer ended the server: its host, container or unit ran out of memory.",
+        _OOM,
+        anywhere=True,
         survives=True,
     ),
     sig(
@@ -153,6 +179,24 @@ SYSTEM: tuple[Signature, ...] = (
         "The server crashed with a segmentation fault: native code, not Python.",
         "Check that driver, CUDA, torch and kernel packages fit together; the stack below it names the library.",
         rank=Rank.VAGUE,
+    ),
+    sig(
+        "WRONG_ARCHITECTURE",
+        r"[Ee]xec format error|cannot execute binary file|does not match the (?:detected )?host platform.{0,80}failed",
+        "The program or image was built for another processor architecture than this host's.",
+        "Use an image or build for this host (`uname -m`; `docker pull --platform`).",
+        phase="args",
+        anywhere=True,
+    ),
+    sig(
+        "PROCESS_DIED",
+        r"Main process exited, code=(?:killed|dumped), status=(?P<status>\d+)/(?P<signal>\w+)|"
+        r"^\S+ exited with code (?P<code>\d{3})$",
+        "The server's main process ended.",
+        "Look above for its first error, and in `dmesg` for its pid.",
+        anywhere=True,
+        rank=Rank.DEATH,
+        refine=by_keeper,
     ),
     sig(
         "ILLEGAL_INSTRUCTION",

@@ -31,10 +31,10 @@ class _Course(msgspec.Struct):
 def _course(milestones: Sequence[Milestone], records: Sequence[LogRecord]) -> _Course:
     clock, tracker = Clock(), StartTracker(milestones)
     times: list[float] = []
-    t = 0.0
+    stamps = [clock.seconds(record.fields.get("ts") or record.fields.get("t")) for record in records]
+    t = next((stamp for stamp in stamps if stamp is not None), 0.0)
     bar: LogRecord | None = None
-    for record in records:
-        stamp = clock.seconds(record.fields.get("ts") or record.fields.get("t"))
+    for record, stamp in zip(records, stamps, strict=True):
         t = max(t, stamp) if stamp is not None else t
         times.append(t)
         tracker.observe(record, t)

@@ -80,6 +80,7 @@ RULES: tuple[Rule, ...] = (
     state.capacity,
     # comparisons
     gap_causes.rule,
+    gap_causes.earlier,
     compare.overhead,
     compare.acceptance,
     compare.tensor_parallel,

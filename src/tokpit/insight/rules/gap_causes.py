@@ -89,15 +89,42 @@ def rule(evidence: Evidence) -> Sequence[Finding]:
     )
 
 
+def earlier(evidence: Evidence) -> Sequence[Finding]:
+    """A server that is slower than it was or than somebody remembers: what changed since its earlier deployments."""
+    told = [one for one in evidence.earlier if one.changes]
+    if not told:
+        return ()
+    last = told[0]
+    others = f" ({len(evidence.earlier)} earlier deployments are remembered)" if len(evidence.earlier) > 1 else ""
+    return (
+        Finding(
+            code="CHANGED_SINCE",
+            severity="warning",
+            claim=f"Since {last.where} ({last.when}) {_count(len(last.changes))}, the likeliest cause of another speed "
+            f"first: {'; '.join(last.changes[:3])}.{others}",
+            evidence=tuple(f"{one.where}, {one.when}: {'; '.join(one.changes[:_MOST])}" for one in told[:4]),
+            confidence="possible",
+            next_action="Put the first one back alone and measure one stream. All of it: tokpit history HOST --diff.",
+        ),
+    )
+
+
+def _count(changes: int) -> str:
+    return "one thing changed" if changes == 1 else f"{changes} things changed"
+
+
 def ranked_differences(before: Setup, now: Setup) -> list[tuple[float, str, str, str, str]]:
     """(weight, name, before, now, what it changes), the likeliest first, without settings that change no stream."""
     found = []
     for name in dict.fromkeys((*before.settings, *now.settings)):
         old, new = before.settings.get(name), now.settings.get(name)
+        if before.whole and now.whole and name not in ("version", "driver", "kernel"):
+            old, new = old or "not given", new or "not given"
         if old is None or new is None or old == new or any(word in name for word in _NEVER):
             continue
         weight, what = weigh(name)
-        found.append((weight, name, old, new, what))
+        if weight > 0:
+            found.append((weight, name, old, new, what))
     return sorted(found, key=lambda item: -item[0])
 
 

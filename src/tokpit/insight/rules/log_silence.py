@@ -72,6 +72,7 @@ def stuck(evidence: Evidence) -> Sequence[Finding]:
 def health_negative(evidence: Evidence) -> Sequence[Finding]:
     """Health checks fail while prefill or decode goes on: busy, not dead."""
     found = []
+    variable = f" ({evidence.health_variable})" if evidence.health_variable else ""
     for log in evidence.logs:
         if not log.health_failed:
             continue
@@ -88,7 +89,7 @@ def health_negative(evidence: Evidence) -> Sequence[Finding]:
                 severity="warning",
                 claim=f"A health check failed although the server works: it is {busy}, not dead.",
                 evidence=(f"failed health check: {place(log, first)}", told(log, alive[0])),
-                next_action="Allow a longer health timeout (SGLANG_HEALTH_CHECK_TIMEOUT); do not restart the server.",
+                next_action=f"Allow a longer health timeout{variable}; do not restart the server.",
             )
         )
     return found

@@ -215,6 +215,10 @@ class Cockpit(TimedScreen):
         """The sweep screen for the selected server."""
         self.console.open_sweep()
 
+    def action_tune(self) -> None:
+        """The tune screen."""
+        self.console.open_tune()
+
     def action_stop_server(self) -> None:
         """Stop the selected server; the gate asks."""
         if self.view.server is None or self.view.server_id is None:

@@ -126,6 +126,7 @@ class DiagnoseScreen(PumpedScreen):
         self.info = info
         self._facts: Any = None
         self._curve: Any = None
+        self._found: Any = None
 
     def compose(self) -> ComposeResult:
         """Header, findings, keys."""
@@ -165,6 +166,7 @@ class DiagnoseScreen(PumpedScreen):
             panel.problem = error.message + (f" ({error.hint})" if error.hint else "")
             panel.redraw()
             return
+        self._found = found
         self.fill(found.findings, found.notes, found.facts, found.curve)
 
     async def _newest_sweep(self) -> tuple[str, ...]:
@@ -242,8 +244,16 @@ class DiagnoseScreen(PumpedScreen):
         if not found:
             tell(self.console, "there is no finding to export")
             return
-        texts = "\n\n".join(finding_text(finding, self.info.label) for finding in found)
-        export(self.console, f"findings-{self.info.label}", {"findings.txt": texts + "\n"})
+        texts = {"findings.txt": "\n\n".join(finding_text(finding, self.info.label) for finding in found) + "\n"}
+        if self._found is not None:
+            from tokpit.ops.diagnose import Sources
+            from tokpit.ops.incident import incident_of
+            from tokpit.ops.report import document_of
+            from tokpit.report import FORMATS
+
+            incident = document_of(incident_of(Sources(target=self.info.label), self._found, "not kept"))
+            texts |= {f"report.{kind}": FORMATS[kind](incident) for kind in ("html", "md")}
+        export(self.console, f"findings-{self.info.label}", texts)
 
     def action_leave(self) -> None:
         """Close what is open, the question first; then back."""

@@ -15,6 +15,7 @@ GLYPHS: tuple[tuple[str, str, str], ...] = (
     ("●", "good", "link up, server ready"),
     ("◌ ◐", "warn", "connecting; server starting, loading, capturing"),
     ("✗", "bad", "link lost or failed, server failed or gone"),
+    ("▲ △", "bad", "alarms; all of them acknowledged"),
     ("┊", "mark", "an event on a chart: launch, ready, sweep level"),
     ("stale", "stale", "a figure older than it should be"),
 )

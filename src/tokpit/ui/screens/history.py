@@ -12,18 +12,16 @@ from textual.widgets import DataTable, Static
 
 from tokpit.domain.run import Level, Run
 from tokpit.errors import TokpitError
-from tokpit.insight.changes import differences
 from tokpit.ui import figures
 from tokpit.ui.actions import bindings_for
-from tokpit.ui.compare import level_pairs
 from tokpit.ui.screens.base import PumpedScreen, open_history, tell
 from tokpit.ui.screens.pickruns import PICKED
-from tokpit.ui.text import Row, Span, content, crop, fit, safe
+from tokpit.ui.text import Row, content, crop, fit, safe
 from tokpit.ui.view import View, model_name
+from tokpit.ui.widgets.compare import ComparePanel
 from tokpit.ui.widgets.footer import Footer
-from tokpit.ui.widgets.levels import COLUMNS, LevelsChart, hanging, level_text
+from tokpit.ui.widgets.levels import COLUMNS, LevelsChart, level_text
 from tokpit.ui.widgets.panel import Panel
-from tokpit.ui.widgets.scrolled import ScrolledPanel
 
 LIMIT = 200
 _STATUS = {"done": "good", "failed": "bad", "stopped": "warn", "running": "accent"}
@@ -67,52 +65,6 @@ class RunPanel(Panel):
         return rows
 
 
-class ComparePanel(ScrolledPanel):
-    """Two runs: per level both figures and their ratio, then every setting that differs."""
-
-    ages = False
-
-    def __init__(self) -> None:
-        super().__init__(id="compare")
-        self.pair: tuple[Run, Run] | None = None
-
-    def heading(self, width: int) -> tuple[Row, Row]:
-        """Which is which: the older one first."""
-        if self.pair is None:
-            return [("compare", "title")], []
-        before, after = self.pair
-        return [(safe(before.id), "dim"), (" → ", "dim"), (safe(after.id), "title")], self.place()
-
-    def all_rows(self, width: int) -> list[Row]:
-        """Levels, then settings."""
-        if self.pair is None:
-            return []
-        before, after = self.pair
-        rows: list[Row] = [[(f"{'C':>4} {'tok/s':>9} {'→':>2} {'tok/s':>8} {'ratio':>7}", "dim")]]
-        for pair in level_pairs(before, after):
-            ratio = pair.ratio
-            style = "dim" if ratio is None else "good" if ratio >= 1.02 else "bad" if ratio <= 0.98 else "fg"
-            figure = f"{figures.fixed(pair.before):>9} {'→':>2} {figures.fixed(pair.after):>8}"
-            said = figures.NA if ratio is None else f"×{ratio:.2f}"
-            row: list[Span] = [(f"{pair.concurrency:>4} {figure}", "fg"), (f" {said:>7}", style)]
-            if not pair.steady:
-                row.append(("  whole run", "dim"))
-            rows.append(row)
-        rows.append([])
-        changed = differences(before, after)
-        if not changed:
-            rows.append([("nothing else that was stored differs", "dim")])
-        for name, old, new in changed:
-            head: list[Span] = [(fit(safe(name), 18), "dim")]
-            if len(old) + len(new) + 24 <= width:
-                rows.append([*head, (safe(old), "bad"), (" → ", "dim"), (safe(new), "good")])
-            else:
-                rows.append(head)
-                rows += hanging("  - ", "bad", safe(old), "bad", width)
-                rows += hanging("  + ", "good", safe(new), "good", width)
-        return rows
-
-
 class HistoryScreen(PumpedScreen):
     """See the module docstring."""
 
@@ -127,7 +79,8 @@ class HistoryScreen(PumpedScreen):
     HistoryScreen.empty #none, HistoryScreen.empty Footer { display: block; }
     HistoryScreen.low LevelsChart { display: none; }
     HistoryScreen ComparePanel { display: none; }
-    HistoryScreen.comparing ComparePanel { display: block; }
+    HistoryScreen.comparing ComparePanel { display: block; height: 2fr; }
+    HistoryScreen.comparing DataTable { max-height: 25%; }
     HistoryScreen.comparing RunPanel { display: none; }
     """
 
@@ -240,15 +193,20 @@ class HistoryScreen(PumpedScreen):
         self._show(self.runs[run_id])
 
     def action_export(self) -> None:
-        """The run under the cursor, into files."""
-        from tokpit.report.console import run_csv, run_json
+        """The run under the cursor, or the two picked compared, as reports in every format."""
+        from tokpit.insight.versus import versus
+        from tokpit.ops.report import document_of
+        from tokpit.report import FORMATS
+        from tokpit.report.versus import versus_document
         from tokpit.ui.exporting import export
 
-        run = self.query_one(RunPanel).run
+        run, pair = self.query_one(RunPanel).run, self.pair()
         if run is None:
             tell(self.console, "there is no run to export")
-        else:
-            export(self.console, f"run-{run.id}", {"run.json": run_json(run), "levels.csv": run_csv(run)})
+            return
+        document = versus_document([versus(*pair)]) if pair else document_of(run)
+        name = f"compare-{pair[0].id}-{pair[1].id}" if pair else f"run-{run.id}"
+        export(self.console, name, {f"report.{kind}": render(document) for kind, render in FORMATS.items()})
 
     def action_measure(self) -> None:
         """The chart's next measure."""

@@ -81,6 +81,12 @@ class Header(Panel):
             name = server.info.label if server else view.host
             left += [(safe(name), "bold"), ("  ", "fg"), *link_spans(host.link if host else None)]
         right: list[Span] = []
+        alarms = view.alarms(view.server_id, view.host)
+        if alarms:
+            new = sum(not alarm.acknowledged for alarm in alarms)
+            word = f"{len(alarms)} alarm{'s' if len(alarms) > 1 else ''}"
+            left.append(("  ", "fg"))
+            left.append((f"▲ {word}", "bad-bold") if new else (f"△ {word}, known", "dim"))
         if server is not None:
             info = server.info
             model = safe(info.served_name) if info.served_name else model_name(info.model)

@@ -102,9 +102,35 @@ def trees_need_small_pages(ask: Ask) -> RuleAnswer | None:
     )
 
 
+def block_drafts(ask: Ask) -> RuleAnswer | None:
+    """DFLASH drafts one block at once (`_handle_dflash`): its size is the draft tokens, steps and top-k are 1."""
+    s = ask.settings
+    if not ask.speculates or s.spec_method != "dflash":
+        return None
+    block = ask.flag("--speculative-dflash-block-size")
+    if block is not None and s.spec_draft_tokens is not None and block != str(s.spec_draft_tokens):
+        return answer(
+            "FLAG_CONFLICT",
+            "error",
+            f"The block size {block} and the {s.spec_draft_tokens} draft tokens of DFLASH are one number, and differ.",
+        )
+    if (s.pp or 1) > 1:
+        return answer(
+            "FLAG_CONFLICT", "error", "DFLASH does not go with pipeline parallelism.", fixes=(fix("pp 1", pp=1),)
+        )
+    if (s.spec_steps or 1) > 1 or (s.spec_topk or 1) > 1:
+        return answer(
+            "SPEC_DRAFT_TOKENS_ADJUSTED",
+            "warning",
+            "DFLASH drafts one block at once: steps and top-k silently become 1; set the block size instead.",
+            fixes=(fix("no steps", spec_steps=None, spec_topk=None),),
+        )
+    return None
+
+
 def no_pipeline(ask: Ask) -> RuleAnswer | None:
     """Speculation and pipeline parallelism exclude each other up to 0.5.20."""
-    if not ask.speculates or (ask.settings.pp or 1) <= 1 or ask.since("0.5.21"):
+    if not ask.speculates or (ask.settings.pp or 1) <= 1 or ask.since("0.5.21") or ask.settings.spec_method == "dflash":
         return None
     return answer(
         "FLAG_CONFLICT",
@@ -150,6 +176,7 @@ RULES: tuple[Rule, ...] = (
     complete,
     draft_tokens_follow_steps,
     trees_need_small_pages,
+    block_drafts,
     no_pipeline,
     no_dp_attention,
     default_cap,

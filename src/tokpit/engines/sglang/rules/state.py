@@ -200,8 +200,8 @@ def page_and_chunk(ask: Ask) -> RuleAnswer | None:
     )
 
 
-def predicted_cap(ask: Ask) -> RuleAnswer | None:
-    """How many requests will run at once: state slots // slots per request, whatever max_running_requests says."""
+def _each(ask: Ask) -> int | None:
+    """State slots that a running request will reserve; None: not known, or the model has no state."""
     s = ask.settings
     if ask.hybrid is False or s.state_slots is None:
         return None
@@ -212,9 +212,34 @@ def predicted_cap(ask: Ask) -> RuleAnswer | None:
     refused = ask.hybrid and s.prefix_cache is not False and _strategy(ask) == "no_buffer" and not ask.since("0.5.14")
     if ask.speculates and (unsettled or refused):
         each = slots_per_request("extra_buffer")  # the only strategy under which speculation starts in every release
-    if each is None:
+    return each
+
+
+def _asked(ask: Ask) -> int | None:
+    """The running cap that is asked for, by a flag or by speculation's own default."""
+    given = ask.settings.max_running
+    return given if given is not None else (SPEC_DEFAULT_MAX_RUNNING if ask.speculates else None)
+
+
+def cap_of(ask: Ask) -> tuple[int | None, str]:
+    """Most requests that will run at once, and the arithmetic; None where the flags do not tell."""
+    slots, each, asked = ask.settings.state_slots, _each(ask), _asked(ask)
+    cap, by = running_cap(configured=asked, state_slots=slots, per_request=each)
+    if cap is None:
+        return None, ""
+    if by == "state slots" and slots is not None and each:
+        return cap, f"{slots} state slots // {each} per request = {cap}"
+    if ask.settings.max_running is None:
+        return cap, f"speculation sets max_running_requests to {cap}"
+    return cap, f"max_running_requests is set to {cap}"
+
+
+def predicted_cap(ask: Ask) -> RuleAnswer | None:
+    """How many requests will run at once: state slots // slots per request, whatever max_running_requests says."""
+    s = ask.settings
+    each, asked = _each(ask), _asked(ask)
+    if each is None or s.state_slots is None:
         return None
-    asked = s.max_running if s.max_running is not None else (SPEC_DEFAULT_MAX_RUNNING if ask.speculates else None)
     cap, by = running_cap(configured=asked, state_slots=s.state_slots, per_request=each)
     if cap is None:
         return None

@@ -1,0 +1,240 @@
+"""Alarms: findings that stay, told once, until they have stayed away; acknowledged per server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tokpit.config.settings import AlarmPreferences, quiet_minutes
+from tokpit.domain.finding import SEVERITIES, Finding
+from tokpit.domain.records import LinkState
+from tokpit.domain.text import sanitize
+
+if TYPE_CHECKING:
+    from tokpit.ops.session import Session
+
+log = logging.getLogger(__name__)
+
+HOOK_S = 30.0
+"""A hook that runs longer is ended."""
+
+
+class Alarm(msgspec.Struct, kw_only=True):
+    """One finding that calls for attention."""
+
+    subject: str
+    """Server id, or host name for what is about a host."""
+    label: str
+    """How people name it: host:port, or the host."""
+    finding: Finding
+    since: float
+    """UTC seconds of this machine at which it was raised."""
+    acknowledged: bool = False
+    raised: bool = False
+    """Whether it has been seen often enough."""
+    seen: int = 1
+    """Looks in a row with it; negative: without it."""
+
+    @property
+    def code(self) -> str:
+        """The finding's code."""
+        return self.finding.code
+
+
+class Book:
+    """Alarms by subject and code. Pure: looks in, news out."""
+
+    def __init__(self, preferences: AlarmPreferences) -> None:
+        self._preferences = preferences
+        self._alarms: dict[tuple[str, str], Alarm] = {}
+
+    def look(
+        self, subject: str, label: str, findings: Iterable[Finding], now: float
+    ) -> tuple[tuple[Alarm, ...], tuple[Alarm, ...]]:
+        """What one look at a subject found; gives the alarms that it raises and those that it ends."""
+        wanted = {f.code: f for f in findings if self._wanted(f)}
+        raised: list[Alarm] = []
+        ended: list[Alarm] = []
+        for code, finding in wanted.items():
+            alarm = self._alarms.get((subject, code))
+            if alarm is None:
+                alarm = self._alarms[subject, code] = Alarm(
+                    subject=subject, label=label, finding=finding, since=now, seen=0
+                )
+            alarm.finding, alarm.seen = finding, max(0, alarm.seen) + 1
+            if not alarm.raised and alarm.seen >= self._preferences.raise_after:
+                alarm.raised, alarm.since = True, now
+                raised.append(alarm)
+        for key, alarm in list(self._alarms.items()):
+            if key[0] != subject or key[1] in wanted:
+                continue
+            alarm.seen = min(0, alarm.seen) - 1
+            # One that was never raised was a flicker: it has to come anew.
+            if not alarm.raised or -alarm.seen >= self._preferences.clear_after:
+                del self._alarms[key]
+                if alarm.raised:
+                    ended.append(alarm)
+        return tuple(raised), tuple(ended)
+
+    def standing(self, subject: str | None = None) -> list[Alarm]:
+        """Raised alarms of a subject, or all; the gravest first."""
+        found = [a for a in self._alarms.values() if a.raised and subject in (None, a.subject)]
+        return sorted(found, key=lambda a: (SEVERITIES.index(a.finding.severity), a.since))
+
+    def acknowledge(self, subject: str) -> int:
+        """Somebody knows: the alarms of a subject that stand are quiet until they have ended; how many."""
+        fresh = [alarm for alarm in self.standing(subject) if not alarm.acknowledged]
+        for alarm in fresh:
+            alarm.acknowledged = True
+        return len(fresh)
+
+    def subjects(self) -> set[str]:
+        """Everything that has an alarm, raised or not."""
+        return {subject for subject, _ in self._alarms}
+
+    def _wanted(self, finding: Finding) -> bool:
+        return finding.severity in self._preferences.severities and finding.code not in self._preferences.ignore
+
+
+def quiet(preferences: AlarmPreferences, now: float) -> bool:
+    """Whether it is a quiet hour, in local time."""
+    hours = quiet_minutes(preferences.quiet)
+    if hours is None:
+        return False
+    local = time.localtime(now)
+    minute = local.tm_hour * 60 + local.tm_min
+    begin, end = hours
+    # Begin and end alike are the whole day.
+    return begin <= minute < end if begin < end else minute >= begin or minute < end
+
+
+Tell = Callable[[Alarm, bool], None]
+"""Gets an alarm and whether it begins (False: it ends)."""
+
+
+class Watch:
+    """Looks at every server and host of a session, tells what begins and ends, and runs the hook."""
+
+    def __init__(self, session: Session, preferences: AlarmPreferences, tell: Tell) -> None:
+        self.book = Book(preferences)
+        self.preferences = preferences
+        self._session, self._tell = session, tell
+        self._hooks: set[asyncio.Task[None]] = set()
+        self._down: dict[str, float] = {}
+        self._alive: set[str] = set()
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await asyncio.sleep(self.preferences.every_s)
+            await self.look()
+
+    async def look(self) -> None:
+        """One look at everything; the rules run in a thread."""
+        from tokpit.ops.diagnose_store import judge_sight, sight
+
+        store, now = self._session.store, time.time()
+        looked: set[str] = set()
+        for name in list(store.hosts):
+            looked.add(name)
+            self._told(name, name, self._link(name, now), now)
+        for server_id, state in list(store.servers.items()):
+            if server_id not in store.host(state.info.host).server_ids:
+                continue
+            looked.add(server_id)
+            findings = self._gone(server_id)
+            if state.alive:
+                self._alive.add(server_id)
+                found = await asyncio.to_thread(judge_sight, sight(store, server_id))
+                findings += found.findings
+            self._told(server_id, state.info.label, findings, now)
+        for subject in self.book.subjects() - looked:
+            self._told(subject, subject, (), now)
+
+    def _told(self, subject: str, label: str, findings: Iterable[Finding], now: float) -> None:
+        raised, ended = self.book.look(subject, label, findings, now)
+        for alarm, begins in (*((a, True) for a in raised), *((a, False) for a in ended)):
+            self._tell(alarm, begins)
+            if self.preferences.command and not quiet(self.preferences, now):
+                task = asyncio.create_task(run_hook(self.preferences.command, alarm, begins=begins))
+                self._hooks.add(task)
+                task.add_done_callback(self._hooks.discard)
+
+    def _link(self, host: str, now: float) -> tuple[Finding, ...]:
+        link = self._session.store.hosts[host].link
+        if link is None or link.state not in {LinkState.LOST, LinkState.FAILED}:
+            self._down.pop(host, None)
+            return ()
+        since = self._down.setdefault(host, now)
+        if now - since < self.preferences.link_after_s:
+            return ()
+        why = f": {link.reason}" if link.reason else ""
+        return (_finding("LINK_LOST", f"There is no link to {host}{why}.", "Look at the host and the way to it."),)
+
+    def _gone(self, server_id: str) -> tuple[Finding, ...]:
+        """A server that ran while somebody watched and has ended without being stopped from here."""
+        state = self._session.store.servers[server_id]
+        stopped = state.phase is not None and state.phase.phase in {"stopping", "gone"}
+        if state.alive or stopped or server_id not in self._alive:
+            return ()
+        claim = f"{state.info.label} has ended; nobody stopped it from here."
+        return (_finding("SERVER_GONE", claim, "Read the end of its log: tokpit diagnose says why."),)
+
+
+def _finding(code: str, claim: str, action: str) -> Finding:
+    return Finding(code=code, severity="error", claim=claim, next_action=action)
+
+
+def environment(alarm: Alarm, *, begins: bool) -> Mapping[str, str]:
+    """What a hook finds in its environment: text of hosts is never a part of a command line."""
+    finding = alarm.finding
+    return {
+        "TOKPIT_ALARM_STATE": "raised" if begins else "ended",
+        "TOKPIT_ALARM_CODE": finding.code,
+        "TOKPIT_ALARM_SEVERITY": finding.severity,
+        "TOKPIT_ALARM_SERVER": sanitize(alarm.label),
+        "TOKPIT_ALARM_TEXT": sanitize(finding.claim),
+        "TOKPIT_ALARM_ACTION": sanitize(finding.next_action),
+        "TOKPIT_ALARM_SINCE": f"{alarm.since:.0f}",
+    }
+
+
+async def run_hook(command: str, alarm: Alarm, *, begins: bool) -> None:
+    """Run the user's program; what goes wrong with it is logged and never ends the watch."""
+    env = {**os.environ, **environment(alarm, begins=begins)}
+    quiet_io = asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *shlex.split(command), env=env, stdin=quiet_io, stdout=quiet_io, stderr=quiet_io
+        )
+    except (OSError, ValueError) as error:
+        log.warning("the alarm command did not start: %s", error)
+        return
+    try:
+        async with asyncio.timeout(HOOK_S):
+            status = await process.wait()
+        if status:
+            log.warning("the alarm command ended with status %s", status)
+    except TimeoutError:
+        log.warning("the alarm command ran longer than %s s and was ended", HOOK_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def osc(kind: str, text: str) -> str:
+    """A desktop notification as a terminal's escape sequence; empty for `off`. The text is only text."""
+    clean = sanitize(text).replace("\ufffd", " ")[:200]
+    if kind == "osc9":
+        return f"\x1b]9;{clean}\x07"
+    if kind == "osc777":
+        return f"\x1b]777;notify;tokpit;{clean.replace(';', ',')}\x07"
+    return ""

@@ -1,0 +1,85 @@
+"""The logs of all ranks of one server as one: each line with its rank and host in front."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tokpit.domain.server import ServerInfo
+from tokpit.domain.text import LineSplitter, decode_line, decode_lines
+from tokpit.engines.logkit.clock import Clock
+from tokpit.engines.registry import engine as engine_of
+from tokpit.errors import TargetError
+from tokpit.transport.base import quote
+
+if TYPE_CHECKING:
+    from tokpit.ops.session import Session
+
+
+async def ranks_of(session: Session, server: ServerInfo) -> tuple[ServerInfo, ...]:
+    """The ranks that still run, the first one first. Raises TargetError where none writes a log, HostError."""
+    lists = await asyncio.gather(*(session.find(name) for name in server.ranks))
+    found = [one for servers in lists for one in servers if one.group == server.group and one.log_path]
+    if not found:
+        raise TargetError(f"{server.label}: no rank writes a log that can be followed")
+    return tuple(sorted(found, key=lambda one: one.rank))
+
+
+def label(server: ServerInfo) -> str:
+    """What stands before a line."""
+    return f"[{server.rank} {server.host}] "
+
+
+async def read_all(session: Session, server: ServerInfo, backlog: int) -> tuple[str, ...]:
+    """The last `backlog` bytes of each rank's log, in the order of their time stamps."""
+
+    async def one(rank: ServerInfo) -> tuple[str, Sequence[str]]:
+        host = session.host(rank.host)
+        answer = await host.run(f"tail -c {backlog} -- {quote([rank.log_path or ''])}", check=True)
+        return label(rank), list(decode_lines(answer.stdout))
+
+    ranks = await ranks_of(session, server)
+    parts = await asyncio.gather(*(one(rank) for rank in ranks))
+    return tuple(interleave(server.engine, parts))
+
+
+def interleave(engine: str, parts: Iterable[tuple[str, Sequence[str]]]) -> Iterator[str]:
+    """Lines of several logs by time; a line without a stamp stays behind the one before it.
+
+    Stamps are taken as they are: hosts of one cluster keep one time, and a rank that does not shows by it.
+    """
+
+    def stamped(order: int, name: str, lines: Sequence[str]) -> Iterator[tuple[float, int, str]]:
+        clock, grammar, now = Clock(), engine_of(engine).grammar(), float("-inf")
+        for line in lines:
+            for record in (*grammar.feed(line), *grammar.flush()):
+                at = clock.seconds(record.fields.get("ts"))
+                now = now if at is None else max(now, at)
+            yield now, order, name + line
+
+    streams = [stamped(order, name, lines) for order, (name, lines) in enumerate(parts)]
+    for _, _, line in heapq.merge(*streams, key=lambda one: one[:2]):
+        yield line
+
+
+async def follow_all(session: Session, server: ServerInfo, backlog: int) -> AsyncIterator[str]:
+    """The lines of every rank as they come, for ever; lost links are waited out by each on its own."""
+    ranks = await ranks_of(session, server)
+    lines: asyncio.Queue[str] = asyncio.Queue(maxsize=1000)
+
+    async def one(rank: ServerInfo) -> None:
+        splitter = LineSplitter()
+        async for _, data in session.host(rank.host).follow(rank.log_path or "", offset=-backlog):
+            for raw in splitter.feed(data):
+                await lines.put(label(rank) + decode_line(raw))
+
+    tasks = [asyncio.ensure_future(one(rank)) for rank in ranks]
+    try:
+        while True:
+            yield await lines.get()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

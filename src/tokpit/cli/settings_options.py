@@ -31,7 +31,7 @@ _OPTIONS: tuple[tuple[str, str, type, str], ...] = (  # option, canonical settin
         "--spec-method",
         "spec_method",
         str,
-        "Speculation method: mtp, eagle, eagle3, ngram, draft, or dflash (SGLang 0.5.11+, vLLM 0.25+).",
+        "Speculation method: mtp, eagle, eagle3, ngram, draft, or dflash (only newer engines).",
     ),
     ("--draft-model", "draft_model", str, "Draft model path or name."),
     ("--draft-block", "spec_draft_tokens", int, "Tokens that dflash drafts at once, with the verified one."),

@@ -17,6 +17,7 @@ from tokpit.engines.flagkit.shelltext import started_in
 from tokpit.ops.deployments import Past, explanations, key_of, look_back, spec_of
 from tokpit.ops.diagnose import Sources, diagnose_all
 from tokpit.ops.remembered import Deployment, deployments
+from tokpit.ops.searched import searched
 from tokpit.ops.session import Session
 from tokpit.probes.deployments import Piece, deployments_script, parse_pieces
 from tokpit.probes.environments import Found
@@ -311,7 +312,7 @@ async def test_a_compose_file_on_the_host_is_found_with_its_env_file(session: Se
     (home / "llm").mkdir()
     (home / "llm" / "docker-compose.yml").write_text(COMPOSE)
     (home / "llm" / ".env").write_text("TP=8\n")
-    script = deployments_script(units=[], scripts=[str(home)], logs=[])
+    script = deployments_script(searched(), units=[], scripts=[str(home)], logs=[])
     answer = await session.host("local").run(script, timeout_s=60)
     found, _ = deployments(parse_pieces(answer.out)[0])
     mine = {one.where: one for one in found if one.where.startswith(str(home))}

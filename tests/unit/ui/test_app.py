@@ -44,11 +44,12 @@ def test_every_action_of_the_table_exists_on_its_screens() -> None:
     from tokpit.ui.screens.launch import LaunchScreen
     from tokpit.ui.screens.relaunch import RelaunchScreen
     from tokpit.ui.screens.sweep import SweepScreen
+    from tokpit.ui.screens.tune import TuneScreen
 
     classes: dict[str, Any] = {"cockpit": Cockpit, "launch": LaunchScreen, "sweep": SweepScreen,
                                "history": HistoryScreen, "help": HelpScreen, "relaunch": RelaunchScreen,
                                "check": CheckScreen, "diagnose": DiagnoseScreen,
-                               "fleet": FleetScreen, "earlier": EarlierScreen}  # fmt: skip
+                               "fleet": FleetScreen, "earlier": EarlierScreen, "tune": TuneScreen}  # fmt: skip
     for action in ACTIONS:
         for screen in action.screens:
             method = f"action_{action.id.partition('(')[0]}"

@@ -17,7 +17,7 @@ from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import UsageError
 from tokpit.ops.environments import Kept, cache_path
 from tokpit.ops.session import Session
-from tokpit.probes.environments import Environment, Found, Package
+from tokpit.probes.environments import Environment, Found
 from tokpit.sim.host import SimHost
 from tokpit.ui.relaunching import spec_on, spec_values
 from tokpit.ui.screens.earlier import EarlierScreen
@@ -87,7 +87,7 @@ async def test_the_host_checks_the_form_offers_what_it_has_and_remembers_what_ra
         Session(Inventory(hosts={sim.name: sim.spec}), history_path=tmp_path / "h.sqlite") as session,
     ):
         session.add_host(sim.name)
-        place = Environment(prefix=sim.venv, kind="venv", packages=(Package(name="sglang", version="0.5.11"),))
+        place = Environment(prefix=sim.venv, kind="venv", engines={"sglang": "0.5.11"})
         known = Kept(time.time(), Found(environments=(place,)))  # the search itself has its own tests
         cache_path(sim.name).parent.mkdir(parents=True)
         cache_path(sim.name).write_bytes(msgspec.json.encode(known))

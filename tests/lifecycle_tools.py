@@ -87,7 +87,7 @@ class Api(http.server.BaseHTTPRequestHandler):
     def log_message(self, *words):
         pass
 
-while os.environ.get("FAKE_WAITS") and not os.path.exists(os.environ["FAKE_WAITS"]):
+while os.environ.get("FAKE_GATE") and not os.path.exists(os.environ["FAKE_GATE"]):
     time.sleep(0.02)
 lanes = threading.Semaphore(int(flag("--max-num-seqs", "64")))
 print("INFO 11-30 03:00:01 [api_server.py:1] vLLM API server version 0.30.1", flush=True)

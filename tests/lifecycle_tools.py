@@ -10,7 +10,10 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from tokpit.ops.session import Session
 
 # Roles: `serve` listens, starts an engine core with a title of its own, and answers as the API does.
 _SERVE = """\
@@ -84,6 +87,8 @@ class Api(http.server.BaseHTTPRequestHandler):
     def log_message(self, *words):
         pass
 
+while os.environ.get("FAKE_GATE") and not os.path.exists(os.environ["FAKE_GATE"]):
+    time.sleep(0.02)
 lanes = threading.Semaphore(int(flag("--max-num-seqs", "64")))
 print("INFO 11-30 03:00:01 [api_server.py:1] vLLM API server version 0.30.1", flush=True)
 http.server.ThreadingHTTPServer.request_queue_size = 64
@@ -116,10 +121,51 @@ def nothing_left(mark: str) -> Iterator[None]:
     try:
         yield
     finally:
-        for path in Path("/proc").glob("[0-9]*/environ"):
+        for pid in marked(mark):
             with contextlib.suppress(OSError):
-                if b"=" + mark.encode() + b"\0" in path.read_bytes():
-                    os.kill(int(path.parent.name), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What launches and stops may leave: on the host, and in the process that drives them."""
+
+    processes: tuple[int, ...]
+    """Whose environment names the mark."""
+    files: tuple[str, ...]
+    """Under the home folder, logs and the audit left out."""
+    logs: int
+    open_files: int
+    tasks: int
+    servers: int
+    """States in the live store."""
+    rss_mib: float
+
+
+def traces(session: Session, home: Path, mark: str) -> Traces:
+    """What is there now."""
+    folder = home / ".local/state/tokpit"
+    every = [path.relative_to(home) for path in home.rglob("*") if path.is_file()]
+    logs = [path for path in every if (home / path).parent == folder / "logs"]
+    files = [str(p) for p in every if p not in logs and (home / p) != folder / "audit.log"]
+    status = Path("/proc/self/status").read_text()
+    return Traces(
+        processes=tuple(marked(mark)),
+        files=tuple(sorted(files)),
+        logs=len(logs),
+        open_files=len(list(Path("/proc/self/fd").iterdir())),
+        tasks=len(asyncio.all_tasks()),
+        servers=len(session.store.servers),
+        rss_mib=int(status.partition("VmRSS:")[2].split()[0]) / 1024,
+    )
+
+
+def marked(mark: str) -> Iterator[int]:
+    """Living processes whose environment names `mark`."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if b"=" + mark.encode() + b"\0" in path.read_bytes():
+                yield int(path.parent.name)
 
 
 async def serve(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -129,6 +131,43 @@ def counter(port: int, name: str) -> float:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as page:
         lines = page.read().decode().splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + "{", name + " ")))
+
+
+class Stream(threading.Thread):
+    """A completion that streams, read without tokpit; `text` is what came, `ended` whether it ended as it should.
+
+    `prompts` of them in one request take so long that a stop comes in the middle.
+    """
+
+    def __init__(self, port: int, model: str, tokens: int, *, prompts: int = 1) -> None:
+        super().__init__(daemon=True)
+        body = {
+            "model": model,
+            "prompt": ["ash bay cab"] * prompts,
+            "max_tokens": tokens,
+            "ignore_eos": True,
+            "temperature": 0,
+        }
+        self._request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/v1/completions",
+            json.dumps({**body, "stream": True}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        self.text = ""
+        self.ended = False
+        self.start()
+
+    def run(self) -> None:
+        """Read until it ends, however it ends."""
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            with urllib.request.urlopen(self._request, timeout=300) as answer:
+                for line in answer:
+                    self.text += line.decode()
+            self.ended = self.text.rstrip().endswith("[DONE]") and '"error"' not in self.text
+
+    def until_tokens(self) -> None:
+        """Wait for the first chunk."""
+        assert wait(lambda: "data:" in self.text, 120), "no token came"
 
 
 def group(pgid: int) -> list[int]:

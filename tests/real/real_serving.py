@@ -244,5 +244,6 @@ def stopped(served: Served) -> None:
     done = served.tokpit.json("stop", served.target, "--yes")
     assert (done["pid"], done["signal"]) == (row["pid"], "TERM")
     assert done["processes"] >= 2
+    assert done["port_free"]
     assert not group(row["pgid"])
     assert served.rows() == []

@@ -8,7 +8,7 @@ import pytest
 import real_install
 import real_model
 import real_serving as check
-from real_line import Tokpit, options
+from real_line import Stream, Tokpit, options
 
 from sshd import Sshd
 
@@ -85,5 +85,10 @@ def test_relaunch_without_drafts(served: check.Served) -> None:
     assert settings["state_slots"] == check.CAP * SLOTS_PER_REQUEST
 
 
-def test_stop_leaves_nothing(served: check.Served) -> None:
+def test_stop_lets_an_open_stream_end_and_leaves_nothing(served: check.Served) -> None:
+    stream = Stream(served.port, "hybrid", 400)
+    stream.until_tokens()
+    assert not stream.ended
     check.stopped(served)
+    stream.join(60)
+    assert stream.ended, stream.text[-500:]

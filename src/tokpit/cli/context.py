@@ -63,7 +63,9 @@ async def ask_confirm(request: ConfirmRequest) -> bool:
         click.echo(f"  warning: {warning}", err=True)
     try:
         if request.typed_word:
-            word = await asyncio.to_thread(click.prompt, f"type {request.typed_word} to do it", default="", err=True)
+            word = await asyncio.to_thread(
+                click.prompt, f"type {request.typed_word} to do it", default="", show_default=False, err=True
+            )
             return bool(word == request.typed_word)
         return await asyncio.to_thread(click.confirm, "do it?", default=False, err=True)
     except click.Abort:

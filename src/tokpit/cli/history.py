@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 def history(options: Options, host: str, diff: bool, as_json: bool) -> None:
     """List the servers that ran on HOST before, in time.
 
-    Looked for in systemd units and their journal, shell histories, tmux, containers, launch scripts, server logs, and
-    tokpit's own launches. Read-only; secrets are masked.
+    Looked for in systemd units and their journal, shell histories, tmux, containers, compose files, launch scripts,
+    server logs, and tokpit's own launches. Read-only; secrets are masked. The six digits before each name it:
+    `tokpit launch HOST --earlier DIGITS` starts it again.
     """
     from tokpit.ops.deployments import look_back
 
@@ -62,9 +63,11 @@ def as_document(past: Past) -> dict[str, Any]:
 
 
 def _row(one: Deployment) -> dict[str, Any]:
+    from tokpit.ops.deployments import key_of
     from tokpit.store.masking import masked
 
     return {
+        "key": key_of(one),
         "t": one.t,
         "before": one.before,
         "source": one.source,
@@ -88,7 +91,7 @@ def show(past: Past) -> None:
     from tokpit.ops.deployments import explanations
 
     for one in past.deployments:
-        _show_one(one)
+        _show_one(one, past)
     for remark in past.remarks:
         click.echo(sanitize(f"- {remark}"))
     for place in past.found.environments:
@@ -113,15 +116,18 @@ def show(past: Past) -> None:
                 click.echo(sanitize(f"    {number}. {text}"))
 
 
-def _show_one(one: Deployment) -> None:
+def _show_one(one: Deployment, past: Past) -> None:
     when = _date(one.t) if one.t is not None else f"before {_date(one.before)}" if one.before else "time unknown"
     versions = f" {one.version}" if one.version else ""
     if one.version_now and one.version_now != one.version:
         versions += f" (its environment holds {one.version_now} now" + (
             ", installed since)" if one.changed_since else ")"
         )
-    click.echo(sanitize(f"{when}  {one.source}  {one.where}  {one.engine}{versions}"))
+    from tokpit.ops.deployments import key_of, same
     from tokpit.store.masking import masked
+
+    now = "".join(f"  RUNS NOW as {server.label}" for server in past.running if same(one, server))
+    click.echo(sanitize(f"{key_of(one)}  {when}  {one.source}  {one.where}  {one.engine}{versions}{now}"))
 
     given = {**one.settings.given(), **({"image": one.image} if one.image else {})}
     line = ", ".join(f"{name}={value}" for name, value in masked(given).items())

@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from tokpit.cli.context import Options
 from tokpit.cli.output import to_json
@@ -15,13 +16,16 @@ from tokpit.errors import UsageError
 
 if TYPE_CHECKING:
     from tokpit.domain.job import BatchRequest
-    from tokpit.ops.launch import Launched
+    from tokpit.domain.settings import LaunchSpec
+    from tokpit.ops.launch import Launched, Plan
     from tokpit.ops.session import Session
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.argument("host")
-@click.argument("engine")
+@click.argument("engine", required=False)
+@click.option("--profile", help="Start from this launch profile; what is given besides changes it.")
+@click.option("--earlier", metavar="KEY", help="Start from an earlier server of this host, named as `history` does.")
 @setting_options
 @click.option("--program", help="Command that starts the engine, e.g. '/opt/venv/bin/python -m MODULE'.")
 @click.option("--env-dir", help="Environment folder (venv, conda) on the host that holds the engine.")
@@ -33,9 +37,8 @@ if TYPE_CHECKING:
 @click.option(
     "--method",
     type=click.Choice(["setsid", "systemd", "tmux", "docker", "slurm"]),
-    default="setsid",
-    show_default=True,
-    help="How it is detached from this connection; slurm: as a batch job, HOST being a login host.",
+    default=None,
+    help="How it is detached from this connection (default: setsid); slurm: as a batch job, HOST being a login host.",
 )
 @click.option("--partition", default="", help="Partition for --method slurm.  [default: the cluster's]")
 @click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True,
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 @click.option("--account", default="", help="Account that the job is charged to.")
 @click.option("--sbatch-arg", "batch_args", multiple=True, metavar="--NAME=VALUE",
               help="One more option of sbatch; repeatable.")  # fmt: skip
-@click.option("--image", default="", help="Image for --method docker; it is not pulled.")
+@click.option("--image", help="Image for --method docker; it is not pulled.")
 @click.option("--docker-arg", "docker_args", multiple=True, help="One more word for docker run; repeatable.")
 @click.option(
     "--timeout", "timeout_s", type=float, default=1800.0, show_default=True, help="Seconds to wait for ready."
@@ -62,36 +65,19 @@ def launch(options: Options, /, **values: Any) -> None:
     HOST,HOST,... starts one server over several hosts, a rank on each in the order given: ready when all are, ended
     all together where one fails, and by tokpit stop.
 
-    FLAGS after `--` are passed to the engine as they are.
+    FLAGS after `--` are passed to the engine as they are. With --profile or --earlier, ENGINE is known.
 
     \b
     tokpit launch login1 vllm --model M --method slurm --partition gpu --gpus-per-node 8 --time 04:00:00
+    tokpit launch gpu2 --profile qwen-mtp --tp 2
     """
     options.run(lambda session: _launch(session, values), yes=values["yes"])
 
 
 async def _launch(session: Session, values: dict[str, Any]) -> None:
-    from tokpit.domain.settings import LaunchSpec, Settings
-    from tokpit.ops.launch import plan
+    from tokpit.ops.launch import assess, refused
 
-    names = [name.strip() for name in values["host"].split(",")]
-    if not all(names):
-        raise UsageError(f"{values['host']!r} is no list of hosts", hint="such as gpu1,gpu2")
-    spec = LaunchSpec(
-        host=session.add_host(names[0]).name,
-        ranks=tuple(session.add_host(name).name for name in names[1:]),
-        head=values["head"],
-        engine=values["engine"],
-        program=tuple(shlex.split(values["program"] or values["env_dir"] or "")),
-        settings=Settings(**given_settings(values), raw=tuple(values["flags"])),
-        env=parse_env(values["env"]),
-        cwd=values["cwd"],
-        log_path=values["log_path"],
-        method=values["method"],
-        image=values["image"],
-        container_args=values["docker_args"],
-        batch=_batch(values),
-    )
+    spec = await _spec(session, values)
     if values["dry_run"]:
         if spec.ranks:
             from tokpit.ops import nodes
@@ -99,20 +85,79 @@ async def _launch(session: Session, values: dict[str, Any]) -> None:
             for rank in await nodes.plan(session, spec, force=values["force"]):
                 click.echo(f"{rank.host}: {rank.plan.command}")
             return
-        made = await plan(session, spec, force=values["force"])
-        if values["as_json"]:
-            to_json({"command": made.command, "port": made.port, "warnings": made.warnings})
-        else:
-            click.echo(made.command)
-            for warning in made.warnings:
-                click.echo(f"warning: {warning}", err=True)
+        made = await assess(session, spec)
+        show_plan(made, as_json=values["as_json"])
+        if made.errors and not values["force"]:
+            raise refused(made)
         return
     async with show_operations(session):
         done = await session.execute("server.launch", spec=spec, force=values["force"], timeout_s=values["timeout_s"])
     show_launched(session, done, as_json=values["as_json"])
 
 
-def _batch(values: dict[str, Any]) -> BatchRequest:
+async def _spec(session: Session, values: dict[str, Any]) -> LaunchSpec:
+    """What the options ask for, over a profile or an earlier server. Raises UsageError, ConfigError, HostError."""
+    from tokpit.domain.settings import LaunchSpec, Settings
+    from tokpit.ops.deployments import earlier_spec
+    from tokpit.ops.profiles import overridden, profile_spec
+
+    names = [name.strip() for name in values["host"].split(",")]
+    if not all(names):
+        raise UsageError(f"{values['host']!r} is no list of hosts", hint="such as gpu1,gpu2")
+    host = session.add_host(names[0]).name
+    engine, flags = values["engine"], values["flags"]
+    if engine is not None and engine.startswith("-"):  # the first flag after `--`, where no engine is named
+        engine, flags = None, (engine, *flags)
+    if values["profile"] is not None and values["earlier"] is not None:
+        raise UsageError("--profile and --earlier exclude each other")
+    if values["profile"] is not None:
+        base = profile_spec(values["profile"], host, engine)
+    elif values["earlier"] is not None:
+        base = await earlier_spec(session, host, values["earlier"])
+        if engine is not None and engine != base.engine:
+            raise UsageError(f"the earlier server is one of {base.engine}, not {engine}")
+    elif engine is not None:
+        base = LaunchSpec(host=host, engine=engine, program=(), settings=Settings())
+    else:
+        raise UsageError(
+            "a launch needs an engine", hint="tokpit launch HOST ENGINE ..., --profile NAME or --earlier KEY"
+        )
+    spec = overridden(base, given_settings(values), flags, parse_env(values["env"]))
+    given = {
+        "program": tuple(shlex.split(values["program"] or values["env_dir"] or "")),
+        "container_args": values["docker_args"],
+        "ranks": tuple(session.add_host(name).name for name in names[1:]),
+        **{name: values[name] for name in ("cwd", "log_path", "method", "image", "head")},
+    }
+    spec = msgspec.structs.replace(spec, **{name: value for name, value in given.items() if value})
+    return msgspec.structs.replace(spec, batch=_batch(values, spec.method))
+
+
+def show_plan(made: Plan, *, as_json: bool) -> None:
+    """Print what would be started, what it is expected to take, and what the checks say."""
+    from tokpit.domain.text import mask_secrets
+
+    if as_json:
+        to_json(
+            {
+                "command": made.command,
+                "port": made.port,
+                "engine": made.spec.engine,
+                "version": made.spec.version,
+                "errors": made.errors,
+                "warnings": made.warnings,
+                "expected": made.expected,
+            }
+        )
+        return
+    env = " ".join(f"{name}={shlex.quote(value)}" for name, value in made.spec.env.items())
+    click.echo(mask_secrets(f"{env} {made.command}".strip()))
+    for kind, sentences in (("warning", made.warnings), ("expected", made.expected)):
+        for sentence in sentences:
+            click.echo(f"{kind}: {sentence}", err=True)
+
+
+def _batch(values: dict[str, Any], method: str) -> BatchRequest:
     """What is asked of the queue. Raises UsageError for such options without --method slurm."""
     from tokpit.domain.job import BatchRequest
 
@@ -124,7 +169,7 @@ def _batch(values: dict[str, Any]) -> BatchRequest:
         account=values["account"],
         args=values["batch_args"],
     )
-    if values["method"] != "slurm" and made != BatchRequest():
+    if method != "slurm" and made != BatchRequest():
         raise UsageError(
             "--partition, --nodes, --gpus-per-node, --time, --account and --sbatch-arg need --method slurm"
         )

@@ -22,6 +22,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "ps": ("ps", "Find running inference servers."),
     "watch": ("watch", "Print a server's figures as they come."),
     "logs": ("logs", "Follow a server's log."),
+    "profiles": ("profiles", "List launch profiles, show one, or save one from a running server."),
     "launch": ("launch", "Start a server, detached, and wait until it is ready."),
     "stop": ("stop", "End exactly one server."),
     "relaunch": ("relaunch", "Stop a server and start it with changed settings."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -40,6 +41,8 @@ class _Printer:
         self._levels: dict[str, int] = {}
         self._version = -1
         self._live = sys.stderr.isatty()
+        self._columns = shutil.get_terminal_size().columns if self._live else 10_000
+        """What a log says of a milestone gets one line of a terminal; the log has the rest."""
         self._dirty = False
         self._said: dict[str, str] = {}
 
@@ -69,9 +72,8 @@ class _Printer:
         for step in operation.steps:
             if (step.kind, step.label) not in seen:
                 seen.add((step.kind, step.label))
-                self._line(
-                    f"  {step.elapsed_s:7.1f} s  {step.label}" + (f"  {_cut(step.detail)}" if step.detail else "")
-                )
+                text = f"  {step.elapsed_s:7.1f} s  {step.label}" + (f"  {_cut(step.detail)}" if step.detail else "")
+                self._line(text if step.kind == "started" else _cut(text, self._columns))
         for level in operation.levels[self._levels.get(operation.id, 0) :]:
             self._line(
                 f"  C={level.concurrency:4d} n={level.requests:5d} | {level.ok} ok {level.err} err | "

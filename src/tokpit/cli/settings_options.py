@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from tokpit.domain.settings import NO_SPECULATION
 from tokpit.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,7 +63,7 @@ def given_settings(values: dict[str, Any]) -> dict[str, Any]:
         raise UsageError("--draft-block is the block of dflash", hint="add --spec-method dflash --draft-model PATH")
     steps = given.get("spec_steps")
     if steps == 0:
-        given["spec_steps"] = given["spec_method"] = None
+        given |= NO_SPECULATION
     elif steps is not None:
         given.setdefault("spec_method", "mtp")
     return given

@@ -8,8 +8,10 @@ import click
 
 from tokpit.cli.context import Options
 from tokpit.cli.output import to_json
+from tokpit.cli.progress import show_operations
 
 if TYPE_CHECKING:
+    from tokpit.ops.session import Session
     from tokpit.ops.stop import Stopped
 
 
@@ -28,7 +30,13 @@ def stop(options: Options, target: str, yes: bool, term_wait: float, as_json: bo
     batch job by scancel.
     Afterwards tells whether GPU memory came back, the port is free, and what is left in /dev/shm.
     """
-    done = options.run(lambda session: session.execute("server.stop", target=target, term_wait_s=term_wait), yes=yes)
+
+    async def work(session: Session) -> Stopped:
+        async with show_operations(session):
+            done: Stopped = await session.execute("server.stop", target=target, term_wait_s=term_wait)
+        return done
+
+    done = options.run(work, yes=yes)
     to_json(as_json_row(done)) if as_json else show_stopped(done)
 
 

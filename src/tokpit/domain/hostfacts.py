@@ -36,6 +36,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     attention_heads: int | None = None
     kv_heads: int | None = None
     head_dim: int | None = None
+    latent_dim: int | None = None
+    """Values a token and layer of a latent KV cache (MLA): kv_lora_rank + qk_rope_head_dim; None: it has none."""
     max_context: int | None = None
     weight_bytes: int | None = None
     mtp_layers: int | None = None

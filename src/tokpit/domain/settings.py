@@ -64,6 +64,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         }
 
 
+NO_SPECULATION: dict[str, None] = dict.fromkeys(
+    ("spec_method", "spec_steps", "spec_topk", "spec_draft_tokens", "draft_model")
+)
+"""Changes that switch speculation off, with everything that hangs on it."""
+
+
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Everything needed to start a server. `program` is the command that runs the engine's entry point.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import posixpath
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tokpit.domain.server import ServerInfo
-from tokpit.domain.settings import Settings
-from tokpit.errors import RemoteFailed, StoreError
+from tokpit.domain.settings import LaunchSpec, Settings
+from tokpit.engines.registry import engine as engine_of
+from tokpit.errors import RemoteFailed, StoreError, UsageError
 from tokpit.ops import environment
 from tokpit.ops.difference import Change, differences
 from tokpit.ops.environments import find_environments
@@ -63,7 +65,7 @@ async def look_back(session: Session, host_name: str, *, compare: bool = False) 
     if compare:
         for server in running:
             env = await environment.process_env(host, server.pid)
-            compared += [compared_with(one, server, env) for one in every if not _same(one, server)]
+            compared += [compared_with(one, server, env) for one in every if not same(one, server)]
     return Past(
         host=host.name,
         deployments=every,
@@ -114,6 +116,46 @@ async def _tokpits(session: Session, host: Host) -> list[Deployment]:
             notes=(launch.detail,) if launch.detail else (),
         )
     return list(made.values())
+
+
+def key_of(one: Deployment) -> str:
+    """Six hexadecimal digits by which a deployment can be named again: of its source, place and command line."""
+    words = one.argv or (msgspec.json.encode(one.settings).decode(),)
+    return hashlib.sha256("\0".join((one.source, one.where, one.engine, one.image, *words)).encode()).hexdigest()[:6]
+
+
+def spec_of(one: Deployment, host: str) -> LaunchSpec:
+    """The launch that would bring a deployment back, on `host`.
+
+    Of settings that an engine printed, those that it chose itself are left to it again.
+    """
+    settings = one.settings
+    program: tuple[str, ...] = ()
+    if one.resolved:
+        settings = msgspec.structs.replace(settings, raw=(), **dict.fromkeys(_CHOSEN - {"served_name"}))
+        if settings.spec_method == "eagle" and settings.draft_model is None:
+            settings = msgspec.structs.replace(settings, spec_method="mtp")  # see compared_with
+    elif (known := engine_of(one.engine).recognise(one.argv)) is not None and not one.image:
+        program = known.program
+    return LaunchSpec(
+        host=host,
+        engine=one.engine,
+        program=program,
+        settings=settings,
+        env=one.env,
+        method="docker" if one.image else "setsid",
+        image=one.image,
+    )
+
+
+async def earlier_spec(session: Session, host_name: str, key: str) -> LaunchSpec:
+    """The launch of the earlier deployment whose key begins with `key`. Raises UsageError, HostError."""
+    past = await look_back(session, host_name)
+    fitting = [one for one in past.deployments if key and key_of(one).startswith(key.lower())]
+    if len({key_of(one) for one in fitting}) != 1:
+        why = "more than one earlier server fits" if fitting else "no earlier server is called so"
+        raise UsageError(f"{key}: {why} on {past.host}", hint=f"the names are in: tokpit history {past.host}")
+    return spec_of(fitting[-1], past.host)
 
 
 def with_versions(one: Deployment, found: Found) -> Deployment:
@@ -219,7 +261,7 @@ def _akin(one: str | None, other: str | None) -> bool:
     return a.startswith(b) or b.startswith(a) or difflib.SequenceMatcher(None, a, b).ratio() > 0.8
 
 
-def _same(one: Deployment, server: ServerInfo) -> bool:
+def same(one: Deployment, server: ServerInfo) -> bool:
     """Whether this is the trace of the running server itself."""
     if one.argv and one.argv == server.argv:
         return True

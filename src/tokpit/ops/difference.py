@@ -61,6 +61,16 @@ def flags_of(words: Sequence[str]) -> dict[str, str]:
     return {key: value or "on" for key, value in found.items()}
 
 
+def flag_groups(words: Sequence[str]) -> list[list[str]]:
+    """A command line as the program's words and then each flag with its values, in order."""
+    groups: list[list[str]] = [[]]
+    for word in words:
+        if word.startswith("-") and len(word) > 1 and not _negative(word) and word != "-m":
+            groups.append([])
+        groups[-1].append(word)
+    return [group for group in groups if group]
+
+
 def _negative(word: str) -> bool:
     return word[1:2].isdigit() or word[1:2] == "."
 

@@ -138,9 +138,12 @@ _CARRIED = (
 _CARRIED_WORDS = frozenset({"PATH", "VIRTUAL_ENV", "TRANSFORMERS_OFFLINE", "TOKENIZERS_PARALLELISM", "MAX_JOBS"})
 
 
-async def process_env(host: Host, pid: int) -> dict[str, str]:
-    """The environment a process was started with, as far as it matters to an engine; empty where it cannot be read."""
-    answer = await host.run(f"cat /proc/{int(pid)}/environ 2>/dev/null")
+async def process_env(host: Host, pid: int | None) -> dict[str, str]:
+    """The environment a process was started with, as far as it matters to an engine; empty where it cannot be read.
+
+    `pid` None: what every command has that is run there.
+    """
+    answer = await host.run(f"cat /proc/{'self' if pid is None else int(pid)}/environ 2>/dev/null")
     env: dict[str, str] = {}
     for pair in answer.out.split("\0"):
         name, equals, value = pair.partition("=")

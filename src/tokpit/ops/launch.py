@@ -15,6 +15,7 @@ from tokpit.domain.settings import LaunchSpec, LaunchState
 from tokpit.engines.base import Engine
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import LaunchError, TokpitError, UsageError
+from tokpit.insight.prediction import predicted
 from tokpit.ops import environment, environments, methods, occupants, ready, slurm
 from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
@@ -43,6 +44,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     port: int
     warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    """What would make the start fail, as far as flags, model and host tell."""
+    expected: tuple[str, ...] = ()
+    """What it will take and hold: weights, KV tokens, running requests, host memory; with the arithmetic."""
     handle: str = ""
     """Name of the unit, tmux session or container; empty for setsid."""
     platform: str = "cuda"
@@ -54,11 +59,29 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def plan(session: Session, spec: LaunchSpec, *, force: bool = False, replacing: ServerInfo | None = None) -> Plan:
+    """`assess`, and LaunchError for what would fail (flag unknown to this version, port in use, rule broken).
+
+    `force`: what would fail is a warning.
+    """
+    made = await assess(session, spec, replacing=replacing)
+    if made.errors and not force:
+        raise refused(made)
+    return msgspec.structs.replace(made, warnings=(*made.errors, *made.warnings))
+
+
+def refused(made: Plan) -> LaunchError:
+    """The error for a plan that would fail."""
+    return LaunchError(
+        "refused before the start: " + "; ".join(made.errors),
+        hint="change the setting, or add --force to try it anyway",
+    )
+
+
+async def assess(session: Session, spec: LaunchSpec, *, replacing: ServerInfo | None = None) -> Plan:
     """Complete `spec` and check it against the installed version and the host; nothing is changed.
 
     `replacing`: a running server whose place it takes, so that its port counts as free.
-    Raises LaunchError for what would fail (flag unknown to this version, port in use, rule broken) unless `force`,
-    UsageError for a setting that the engine cannot take, HostError for the host.
+    Raises LaunchError where the engine is not found there, UsageError for a setting that it cannot take, HostError.
     """
     engine = engine_of(spec.engine)
     host = await session.connected(spec.host)
@@ -81,6 +104,7 @@ async def plan(session: Session, spec: LaunchSpec, *, force: bool = False, repla
     port = settings.port or engine.http.default_port
     errors: list[str] = []
     warnings: list[str] = []
+    expected: list[str] = []
     schema = None if boxed else await installed_schema(host, engine, spec.program, spec.version)
     for issue in engine.check_flags(flags, spec.version, schema):
         (errors if issue.severity == "error" else warnings).append(issue.sentence)
@@ -92,21 +116,19 @@ async def plan(session: Session, spec: LaunchSpec, *, force: bool = False, repla
         sentence = answer.sentence + (f" ({answer.arithmetic})" if answer.arithmetic else "")
         if answer.severity == "error":
             errors.append(sentence)
-        elif answer.severity == "warning":
-            warnings.append(sentence)
+        else:
+            (warnings if answer.severity == "warning" else expected).append(sentence)
     if replacing is None and occupants.busy(facts):
         warnings += occupants.sentences(await occupants.occupants(session, host), host.name)
     for risk in await methods.survival_risks(host, spec):
         (errors if risk.fatal else warnings).append(methods.sentence(risk))
-    if errors and not force:
-        raise LaunchError(
-            "refused before the start: " + "; ".join(errors), hint="change the setting, or add --force to try it anyway"
-        )
     return Plan(
         spec=spec,
         argv=tuple(argv),
         port=port,
-        warnings=(*errors, *warnings),
+        warnings=tuple(warnings),
+        errors=tuple(errors),
+        expected=(*predicted(spec.settings, model, facts), *expected),
         handle=methods.handle(spec, port, host.now()),
         platform=facts.platform,
     )

@@ -9,12 +9,14 @@ import time
 
 import msgspec
 
+from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec
 from tokpit.domain.text import sanitize
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import LaunchError, UsageError
 from tokpit.probes.survival import Risk, parse_survival, risks, survival_script
 from tokpit.transport.base import Host, quote
+from tokpit.transport.detached import read_states
 from tokpit.transport.methods import METHODS, Container, docker_argv, handle_name, systemd_argv
 
 _SHORT_S = 20.0
@@ -31,6 +33,14 @@ async def survival_risks(host: Host, spec: LaunchSpec) -> tuple[Risk, ...]:
     folder = posixpath.dirname(spec.log_path) if spec.log_path else "~/.local/state/tokpit"
     answer = await host.run(survival_script(folder or "."), timeout_s=_SHORT_S)
     return risks(parse_survival(answer.out), spec.method, ranks=(spec.settings.tp or 1) * (spec.settings.pp or 1))
+
+
+async def method_of(host: Host, info: ServerInfo) -> str:
+    """The method by which tokpit started a server; setsid for everything else. Raises HostError."""
+    for state in await read_states(host):
+        if (state.pid, state.start_ticks) == (info.pid, info.start_ticks) and state.method in METHODS:
+            return state.method
+    return "setsid"
 
 
 def sentence(risk: Risk) -> str:

@@ -21,7 +21,6 @@ from tokpit.ops.launch import Launched, Plan
 from tokpit.ops.progress import Progress
 from tokpit.ops.targets import resolve_server
 from tokpit.transport.base import Host, quote
-from tokpit.transport.methods import METHODS
 
 if TYPE_CHECKING:
     from tokpit.ops.session import Session
@@ -133,7 +132,7 @@ async def spec_of(session: Session, info: ServerInfo) -> LaunchSpec:
         env=await environment.process_env(host, info.pid),
         cwd=info.cwd or None,
         log_path=None,
-        method=await _method(host, info),
+        method=await methods.method_of(host, info),
     )
 
 
@@ -149,16 +148,6 @@ def _warnings(plan: Relaunch) -> tuple[str, ...]:
         f"{plan.unit.label} is stopped, and the new server runs outside it: the unit keeps its earlier flags and "
         "starts with them at the next boot, unless it is edited",
     )
-
-
-async def _method(host: Host, info: ServerInfo) -> str:
-    """The method by which tokpit started it; setsid for everything else."""
-    from tokpit.transport.detached import read_states
-
-    for state in await read_states(host):
-        if (state.pid, state.start_ticks) == (info.pid, info.start_ticks) and state.method in METHODS:
-            return state.method
-    return "setsid"
 
 
 async def run(session: Session, host: Host, plan: Relaunch) -> Launched:

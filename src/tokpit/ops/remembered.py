@@ -6,7 +6,7 @@ import calendar
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,15 +16,16 @@ from tokpit.domain.text import mask_secrets
 from tokpit.engines.flagkit.echo import read_echo
 from tokpit.engines.flagkit.shelltext import Started, of_image, started_in
 from tokpit.engines.registry import engines, env_prefixes
+from tokpit.probes.compose import parse_compose
 from tokpit.probes.deployments import Piece, parse_history
-from tokpit.probes.units import parse_unit_files
+from tokpit.probes.units import parse_env_file, parse_unit_files
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     """A server that ran, or was made to run. `t`: UTC seconds of its start, or of the last trace of it."""
 
     source: str
-    """`unit`, `journal`, `shell`, `tmux`, `docker`, `script`, `log`, `tokpit`."""
+    """`unit`, `journal`, `shell`, `tmux`, `docker`, `compose`, `script`, `log`, `tokpit`."""
     where: str
     engine: str
     settings: Settings
@@ -69,6 +70,8 @@ def deployments(pieces: Sequence[Piece]) -> tuple[tuple[Deployment, ...], tuple[
                 found += _tmux(piece)
             case "docker":
                 found += _docker(piece)
+            case "compose":
+                found += _compose(piece, pieces)
             case "script" if not piece.detail:
                 found += [_of(started, "script", piece) for started in started_in(piece.text)]
             case "log":
@@ -250,7 +253,7 @@ def _docker(piece: Piece) -> list[Deployment]:
         image = str(config.get("Image") or "")
         entry, words = (tuple(str(w) for w in config.get(key) or ()) for key in ("Entrypoint", "Cmd"))
         env = dict(str(pair).partition("=")[::2] for pair in config.get("Env") or ())
-        kept = {k: v for k, v in env.items() if k.startswith(("CUDA_V", "HF_", "NCCL_", *env_prefixes()))}
+        kept = _kept(env)
         started = of_image(image, (*entry, *words), kept) or of_image(image, words, kept)
         if started is None:
             continue
@@ -261,6 +264,25 @@ def _docker(piece: Piece) -> list[Deployment]:
         name = str(one.get("Name") or one.get("Id") or "").lstrip("/")
         where = msgspec.structs.replace(piece, path=f"{piece.path} {name}")
         made.append(_of(started, "docker", where, t=_iso(str(state.get("StartedAt") or "")), state=status))
+    return made
+
+
+def _kept(env: Mapping[str, str]) -> dict[str, str]:
+    """What of a container's environment a server reads."""
+    return {k: v for k, v in env.items() if k.startswith(("CUDA_V", "HF_", "NCCL_", *env_prefixes()))}
+
+
+def _compose(piece: Piece, pieces: Sequence[Piece]) -> list[Deployment]:
+    env: dict[str, str] = {}
+    for other in pieces:
+        if other.kind == "envfile" and other.detail == piece.path:
+            env |= parse_env_file(other.path, other.text)[0]
+    made = []
+    for service in parse_compose(piece.text, env):
+        started = of_image(service.image, service.words, _kept(service.env))
+        if started is not None:
+            where = msgspec.structs.replace(piece, path=f"{piece.path} {service.name}")
+            made.append(_of(started, "compose", where))
     return made
 
 

@@ -156,6 +156,9 @@ class Sweep:
         status = "failed"
         try:
             status = await self._measure(plan, run, history)
+        except HostError as error:
+            error.hint = "; ".join(filter(None, (error.hint, self._kept_words(run))))
+            raise
         finally:
             ended = msgspec.structs.replace(run, status=status, ended_at=time.time(), levels=tuple(self._kept))
             conclude(self._session, self._target, ended, self._search)
@@ -207,8 +210,7 @@ class Sweep:
                 self._progress.step(f"flush-{number}", await self._side.flush())
             ended = await self._one(one, run, history, number, count, repeat)
             if ended.status == "failed":
-                kept = f"{len(self._kept)} finished levels are kept as run {run.id}" if self._kept else ""
-                raise LoadError(f"{self._target.label}: {ended.reason}", hint=kept)
+                raise LoadError(f"{self._target.label}: {ended.reason}", hint=self._kept_words(run))
             if ended.status == "stopped":
                 self._reason = ended.reason.rstrip(".")
                 return "stopped"
@@ -218,6 +220,10 @@ class Sweep:
         if not self._kept:
             raise LoadError(f"{self._target.label}: nothing was measured")
         return "done"
+
+    def _kept_words(self, run: Run) -> str:
+        count = len(self._kept)
+        return f"{count} level{'s' if count > 1 else ''} kept as run {run.id}" if count else ""
 
     async def _levels(self, plan: Plan) -> AsyncIterator[tuple[int, Plan, int]]:
         """Number, plan and repetition of one level after the other; the search chooses by what came before."""

@@ -1,5 +1,5 @@
-"""Where a host remembers servers that ran before: units and their journal, shell histories, tmux, containers, scripts,
-logs. One read-only script, and its output in pieces.
+"""Where a host remembers servers that ran before: units and their journal, shell histories, tmux, containers, compose
+files, scripts, logs. One read-only script, and its output in pieces.
 
 Sources: systemctl(1), journalctl(1) (`-o short-unix`), bash(1) HISTTIMEFORMAT, zshoptions(1) EXTENDED_HISTORY, docker
 inspect's reference.
@@ -26,14 +26,14 @@ LOG_FOLDERS = ("$HOME", "$HOME/logs", "/var/log", "/tmp", "/data", "/workspace",
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was read: `unit`, `dropin`, `envfile`, `state`, `journal`, `history`, `tmux`, `docker`, `script`,
-    `log`. `time`: UTC seconds when the file was last written; None: not told."""
+    """One thing that was read: `unit`, `dropin`, `envfile`, `state`, `journal`, `history`, `tmux`, `docker`, `compose`,
+    `script`, `log`. `time`: UTC seconds when the file was last written; None: not told."""
 
     kind: str
     path: str
     time: float | None = None
     detail: str = ""
-    """`unit`: `user` or `system`; `dropin`, `envfile`, `state`, `journal`: the unit's path."""
+    """`unit`: `user` or `system`; `dropin`, `envfile`, `state`, `journal`: the path of the unit (or compose file)."""
     text: str = ""
 
 
@@ -117,9 +117,16 @@ scripts=
 for d in %(scripts)s; do [ -d "$d" ] && scripts="$scripts $d"; done
 [ -n "$scripts" ] && $limit find $scripts -maxdepth 3 \( -name node_modules -o -name .git -o -name site-packages \
   -o -name .cache -o -name '*venv*' -o -name miniconda3 -o -name '.pyenv' \) -prune -o -type f -size -64k \
-  \( -name '*.sh' -o -name '*.bash' -o -name 'Makefile' -o -name 'justfile' \) -print 2>/dev/null | head -n 400 |
+  \( -name '*.sh' -o -name '*.bash' -o -name 'Makefile' -o -name 'justfile' -o -name 'compose*.y*ml' \
+  -o -name 'docker-compose*.y*ml' \) -print 2>/dev/null | head -n 400 |
   while IFS= read -r f; do
     over && break
+    case $f in *.yml|*.yaml)
+      grep -qiE "$W" "$f" 2>/dev/null || continue
+      piece compose "$f" "$(age "$f")" ""; cat "$f"
+      e=${f%%/*}/.env; [ -f "$e" ] && [ -r "$e" ] && { piece envfile "$e" "$(age "$e")" "$f"; head -c 16384 "$e"; }
+      continue ;;
+    esac
     grep -qE '%(launches)s' "$f" 2>/dev/null && { piece script "$f" "$(age "$f")" ""; cat "$f"; }
   done
 logs=

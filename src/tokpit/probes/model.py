@@ -66,6 +66,7 @@ def from_config(config: Mapping[str, Any], *, weight_bytes: int | None = None) -
         hybrid = False
     heads = _count(inner, "num_attention_heads")
     hidden = _count(inner, "hidden_size")
+    latent = _count(inner, "kv_lora_rank")
     return ModelFacts(
         architecture=str(architectures[0]) if isinstance(architectures, list) and architectures else None,
         hybrid=hybrid,
@@ -74,6 +75,7 @@ def from_config(config: Mapping[str, Any], *, weight_bytes: int | None = None) -
         attention_heads=heads,
         kv_heads=_count(inner, "num_key_value_heads"),
         head_dim=_count(inner, "head_dim") or (hidden // heads if hidden and heads else None),
+        latent_dim=latent + (_count(inner, "qk_rope_head_dim") or 0) if latent else None,
         max_context=_count(inner, "max_position_embeddings"),
         weight_bytes=weight_bytes,
         mtp_layers=_count(inner, "num_nextn_predict_layers") or _count(inner, "mtp_num_hidden_layers"),

@@ -34,6 +34,10 @@ from tokpit.domain.run import Run
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.tuning import Tuning
 
+GONE_KEPT = 8
+"""States of servers that are neither running nor listed, of each host: somebody may still be looking at the newest."""
+OPERATIONS_KEPT = 200
+
 
 class Series:
     """One metric over time in a bounded ring: parallel arrays of UTC seconds and values, oldest first."""
@@ -293,6 +297,9 @@ class LiveStore:
                     self._bump(f"server:{record.server}")
             case Operation():
                 self.operations[record.id] = record
+                if len(self.operations) > OPERATIONS_KEPT:
+                    ended = (i for i, o in self.operations.items() if o.status != "running")
+                    self.operations.pop(next(ended, record.id))
                 self._bump("ops")
             case ActionRecord():
                 self.actions.append(record)
@@ -339,7 +346,12 @@ class LiveStore:
         # A server that has gone stays listed while it still has something to show: its log and its last figures.
         kept = [i for i in host.server_ids if i not in found and self.servers[i].log.seen]
         host.server_ids = (*found, *kept[-3:])
-        host.orphans = record.orphans
+        listed = set(host.server_ids)
+        gone = [i for i, s in self.servers.items() if s.info.host == record.host and i not in listed]
+        for server_id in gone[:-GONE_KEPT]:
+            del self.servers[server_id]
+            for topic in (f"server:{server_id}", f"log:{server_id}"):
+                self._versions.pop(topic, None)
         self._bump(f"host:{record.host}", "hosts")
 
     def _bump(self, *topics: str) -> None:

@@ -20,6 +20,8 @@ METHODS = ("setsid", "systemd", "tmux", "docker", "slurm")
 """The last one is a job of a queue: it is submitted, not started by a shell (`ops.slurm`)."""
 LOG_MOUNT = "/tokpit-logs"
 _FOLDER = "@FOLDER@"
+LIMITS = ("--ulimit", "memlock=-1", "--ulimit", "stack=67108864")
+"""What NCCL and pinned memory want of a container; left out where the host may not raise limits itself."""
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +75,7 @@ def docker_argv(
         gpus = ("--device=/dev/kfd", "--device=/dev/dri", "--group-add=video", "--security-opt=seccomp=unconfined")
     return (
         *("docker", "run", "--detach", "--rm", "--pull=never", "--name", handle, *gpus),
-        *("--ipc=host", "--network=host", "--ulimit", "memlock=-1", "--ulimit", "stack=67108864"),
+        *("--ipc=host", "--network=host", *LIMITS),
         *(word for name in (*env_names, "TOKPIT_LOG") for word in ("--env", name)),
         *("--volume", log_folder if log_folder == _FOLDER else f"{log_folder}:{LOG_MOUNT}"),
         *(word for path in container.mounts for word in ("--volume", f"{path}:{path}")),
@@ -147,9 +149,23 @@ tmux new-window -d -t {handle}: -n log tail --pid="$pid" -n +1 -F "$log" 2>/dev/
 _DOCKER = """\
 command -v docker >/dev/null 2>&1 || {{ echo "docker is not on this host" >&2; exit 4; }}
 folder=$(dirname -- "$log")
-id=$({exports}
+box() {{ ( {exports}
   TOKPIT_LOG={mount}/$(basename -- "$log"); export TOKPIT_LOG
-  {command}) || exit 4
+  {command} ); }}
+said=$states/.said-$$
+id=$(box {limits} 2>"$said") || {{
+  why=$(cat "$said")
+  rm -f -- "$said"
+  case $why in
+    *[rR][lL][iI][mM][iI][tT]*|*ulimit*)
+      # A host that is itself confined may not raise limits; the server then runs with those that the runtime gives.
+      docker rm -f {handle} >/dev/null 2>&1
+      id=$(box) || exit 4
+      echo "the container's limits (memlock, stack) could not be raised here: $(echo "$why" | tail -n 1)" >>"$log" ;;
+    *) echo "$why" >&2; exit 4 ;;
+  esac
+}}
+rm -f -- "$said"
 p=$(docker inspect -f '{{{{.State.Pid}}}}' "$id" 2>/dev/null || echo 0)
 if [ "$p" -gt 0 ] && l=$(cat "/proc/$p/stat"); then
   set -- ${{l##*) }}
@@ -184,7 +200,10 @@ def _starter(
         line = quote(docker_argv(handle, container, env_names, argv, log_folder=_FOLDER))
         # The log's folder is known to the shell only.
         command = line.replace(f"--volume {_FOLDER} ", f'--volume "$folder":{LOG_MOUNT} ', 1)
-        return _DOCKER.format(exports=exports, command=command, mount=LOG_MOUNT), ""
+        command = command.replace(quote(LIMITS), '"$@"', 1)
+        return _DOCKER.format(
+            exports=exports, command=command, mount=LOG_MOUNT, limits=quote(LIMITS), handle=quote([handle])
+        ), ""
     raise UsageError(f"unknown launch method {method!r}", hint=f"known: {', '.join(METHODS)}")
 
 

@@ -33,7 +33,8 @@ class Action:
         return self.shown or self.key
 
 
-_ALL = ("cockpit", "launch", "relaunch", "sweep", "tune", "history", "plan", "check", "diagnose", "fleet", "help")
+_ALL = ("cockpit", "launch", "relaunch", "sweep", "tune", "history", "earlier", "plan", "check", "diagnose", "fleet",
+        "help")  # fmt: skip
 _OPEN = ("cockpit", "fleet", "history", "check", "diagnose")
 """Screens without fields to type into."""
 _TIMED = ("cockpit", "fleet")
@@ -74,6 +75,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("export", "e", "export", "write the findings as a report (HTML, md) and as text", ("diagnose",), 4),
     Action("stop_server", "x", "stop", "stop the selected server (asks first)", ("cockpit",), 3, group="servers"),
     Action("history", "h", "history", "stored runs", ("cockpit",), 2, group="servers"),
+    Action("ran_before", "H", "ran before", "servers that ran on this host before, and what changed", ("cockpit",),
+           3, "H", "servers"),
+    Action("save_profile", "P", "profile", "save the selected server as a launch profile", ("cockpit",), 7, "P",
+           "servers"),
     Action("refresh_host", "r", "refresh", "look at the host again now", ("cockpit",), 6, group="servers"),
     Action("search", "slash", "search", "search the log with a regular expression", ("cockpit",), 2, "/", "log"),
     Action("filter", "ampersand", "filter", "show only log lines with a regular expression; !regex: only the others",
@@ -103,6 +108,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("start_launch", "ctrl+s", "relaunch", "stop the server and start it with these settings", ("relaunch",), 1,
            "^s"),
     Action("copy_line", "ctrl+y", "copy", "copy the command line", ("launch", "relaunch"), 4, "^y"),
+    Action("pick", "ctrl+f", "find", "choose an environment or a model that is on the host", ("launch",), 2, "^f"),
+    Action("again", "enter", "launch again", "start it again: its command line in the launch form", ("earlier",), 1),
+    Action("copy_line", "y", "copy", "copy its command line", ("earlier",), 3),
+    Action("reload", "r", "look again", "search the host again", ("earlier",), 3),
     Action("start_sweep", "ctrl+s", "start", "start the sweep", ("sweep",), 1, "^s"),
     Action("start_tune", "ctrl+s", "plan / start", "show restarts and minutes, and ask; after the end: a new one",
            ("tune",), 1, "^s"),
@@ -117,7 +126,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("stop_or_leave", "escape", "stop / back", "stop at once and keep what was measured; then go back",
            ("sweep",), 1, "esc"),
     Action("leave", "escape", "back", "go back; a launch under way goes on",
-           ("launch", "relaunch", "history", "plan", "check", "diagnose", "help"), 1, "esc"),
+           ("launch", "relaunch", "history", "earlier", "plan", "check", "diagnose", "help"), 1, "esc"),
     Action("plan", "p", "plan", "plan a job of many requests from the run under the cursor; picked runs are compared",
            ("history",), 3),
     Action("pick", "space", "pick", "pick a run; two picked runs are compared", ("history",), 2, "space"),
@@ -134,19 +143,19 @@ ACTIONS: tuple[Action, ...] = (
     Action("tour", "T", "tour", "the first five things to know", ("cockpit",), 10),
     Action("suspend_process", "ctrl+z", "suspend", "back to the shell for a while; `fg` returns", _ALL, 12, "^z"),
     Action("help", "question_mark", "help", "keys of this screen",
-           ("cockpit", "history", "check", "diagnose", "fleet"), 0, "?"),
+           ("cockpit", "history", "earlier", "check", "diagnose", "fleet"), 0, "?"),
     Action("quit", "q", "quit", "leave; servers and launches live on", ("cockpit", "fleet"), 0, "q"),
 )  # fmt: skip
 
 
 SCREENS = tuple(dict.fromkeys(screen for action in ACTIONS for screen in action.screens))
-UNTYPED = frozenset({"ctrl+s", "ctrl+y", "escape", "ctrl+r", "ctrl+z"})
+UNTYPED = frozenset({"ctrl+s", "ctrl+y", "ctrl+f", "escape", "ctrl+r", "ctrl+z"})
 """Keys that work while a field is being typed into."""
 
 
 APP_WIDE = frozenset({
     "next_theme", "command_palette", "jump", "help", "quit", "history", "go", "tour", "save_last", "record",
-    "acknowledge", "suspend_process",
+    "acknowledge", "suspend_process", "ran_before", "save_profile",
 })  # fmt: skip
 """Actions of the application, bound on every screen that has them."""
 

@@ -16,6 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from tokpit.config.settings import Preferences, load_preferences
+from tokpit.domain.settings import LaunchSpec
 from tokpit.errors import ConfigError, StoreError, TokpitError
 from tokpit.ui.actions import actions_for
 from tokpit.ui.app_actions import AppActions, new_here
@@ -239,16 +240,17 @@ class TokpitApp(AppActions, App[None]):
 
     # Screens -------------------------------------------------------------------------------
 
-    def open_launch(self) -> None:
-        """The launch screen for the selected host."""
+    def open_launch(self, base: LaunchSpec | None = None, origin: str = "") -> None:
+        """The launch screen for the selected host; `base`: a launch to start from, called `origin`."""
         from tokpit.ui.screens.launch import LaunchScreen
 
-        if self.view.host is None:
+        host = base.host if base is not None else self.view.host
+        if host is None:
             tell(self, "no host is selected")
         elif self.session.read_only:
             tell(self, "tokpit runs in read-only mode", hint="start it without --read-only to launch", bad=True)
         else:
-            self.push_screen(LaunchScreen(self.view, self.view.host))
+            self.push_screen(LaunchScreen(self.view, host, base=base, origin=origin))
 
     def open_relaunch(self) -> None:
         """The relaunch screen for the selected server."""

@@ -45,6 +45,24 @@ class AppActions:
         """The command palette."""
         self._app.action_command_palette()
 
+    def action_ran_before(self) -> None:
+        """Servers that ran on the selected host before."""
+        from tokpit.ui.screens.earlier import EarlierScreen
+
+        app = self._app
+        if app.view.host is None:
+            tell(app, "no host is selected")
+        elif getattr(app.session, "connected", None) is None:
+            tell(app, "this is a recording: its host cannot be asked")
+        else:
+            app.push_screen(EarlierScreen(app.view, app.view.host))
+
+    def action_save_profile(self) -> None:
+        """Save the selected server as a launch profile."""
+        from tokpit.ui.saving import save_profile
+
+        self._app.run_worker(save_profile(self._app), exit_on_error=False)
+
     def action_tour(self) -> None:
         """The first five things to know."""
         from tokpit.ui.screens.tour import TourScreen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tokpit.domain.settings import LaunchSpec, Settings
@@ -23,6 +23,7 @@ LAUNCH_FIELDS: tuple[tuple[str, str, str], ...] = (
     ("max_running", "max running", "requests at once"),
     ("context_len", "context", "tokens"),
     ("raw", "more flags", "as on a command line"),
+    ("env", "variables", "NAME=VALUE ..., for this server alone"),
 )
 SWEEP_FIELDS: tuple[tuple[str, str, str, str], ...] = (
     ("levels", "concurrency levels", "1,4,8,16,32,48", "comma separated"),
@@ -88,7 +89,27 @@ def launch_spec(host: str, engine: str, fields: Mapping[str, str], *, program: t
         context_len=whole("context", fields.get("context_len", "")),
         raw=raw,
     )
-    return LaunchSpec(host=host, engine=engine, program=program, settings=settings)
+    env = variables(fields.get("env", ""))
+    return LaunchSpec(host=host, engine=engine, program=program, settings=settings, env=env)
+
+
+def variables(text: str, known: Mapping[str, str] | None = None) -> dict[str, str]:
+    """`NAME=VALUE` words; a masked value stands for the one in `known`. Raises UsageError."""
+    env: dict[str, str] = {}
+    try:
+        words = shlex.split(text)
+    except ValueError as problem:
+        raise UsageError(f"variables: {problem}".lower()) from None
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"variables: {word!r} is not NAME=VALUE")
+        if value == "***":
+            if known is None or name not in known:
+                raise UsageError(f"variables: {name} stands for no value that is known")
+            value = known[name]
+        env[name] = value
+    return env
 
 
 def _drafts(fields: Mapping[str, str], steps: int | None) -> tuple[str | None, int | None]:
@@ -124,19 +145,31 @@ def command_line(spec: LaunchSpec) -> str:
     """The command line of a spec. Raises UsageError for a setting that the engine cannot take."""
     from tokpit.engines.registry import engine
 
-    flags = engine(spec.engine).to_flags(spec.settings, spec.version)
-    return f"{quote(spec.program) if spec.program else FOUND} {quote(flags)}"
+    known = engine(spec.engine)
+    if spec.program:
+        return quote(known.command(spec.program, spec.settings, spec.version))
+    start = f"{spec.image}, " if spec.image else ""
+    return f"{start}{FOUND} {quote(known.to_flags(spec.settings, spec.version))}"
 
 
-def preview(host: str, engine_name: str, fields: Mapping[str, str]) -> tuple[LaunchSpec | None, str]:
+def described(make: Callable[[], LaunchSpec]) -> tuple[LaunchSpec | None, str]:
     """The spec and its command line; or None and one sentence that says what is off."""
     try:
-        spec = launch_spec(host, engine_name, fields, program=program_words(engine_name, fields.get("program", "")))
+        spec = make()
         return spec, command_line(spec)
     except TokpitError as error:
         return None, error.message + (f" ({error.hint})" if error.hint else "")
     except (ImportError, AttributeError, TypeError, ValueError, KeyError) as error:
         return None, f"the command line cannot be built: {error}"
+
+
+def preview(host: str, engine_name: str, fields: Mapping[str, str]) -> tuple[LaunchSpec | None, str]:
+    """`described` of a form that starts from nothing."""
+
+    def make() -> LaunchSpec:
+        return launch_spec(host, engine_name, fields, program=program_words(engine_name, fields.get("program", "")))
+
+    return described(make)
 
 
 def first_values(spec: HostSpec | None, engine_name: str) -> dict[str, str]:

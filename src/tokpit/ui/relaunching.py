@@ -12,14 +12,16 @@ from typing import Any
 import msgspec
 
 from tokpit.domain.server import ServerInfo
-from tokpit.domain.settings import Settings
+from tokpit.domain.settings import NO_SPECULATION, LaunchSpec, Settings
 from tokpit.domain.text import mask_secrets
 from tokpit.errors import TokpitError, UsageError
+from tokpit.ops.difference import flag_groups
+from tokpit.store.masking import masked
 from tokpit.transport.base import quote
 from tokpit.ui import figures
-from tokpit.ui.forms import LAUNCH_FIELDS, gigabytes, whole
+from tokpit.ui.forms import LAUNCH_FIELDS, gigabytes, program_words, variables, whole
 
-RELAUNCH_FIELDS = tuple(field for field in LAUNCH_FIELDS if field[0] != "program")
+RELAUNCH_FIELDS = tuple(field for field in LAUNCH_FIELDS if field[0] not in {"program", "env"})
 SAME, OLD, NEW = " ", "-", "+"
 
 
@@ -68,10 +70,32 @@ def changes_of(settings: Settings, fields: Mapping[str, str]) -> dict[str, Any]:
     return {name: value for name, value in changes.items() if value != getattr(settings, name)}
 
 
+def spec_values(spec: LaunchSpec) -> dict[str, str]:
+    """What a launch form holds for a profile or an earlier server; secrets are masked, `spec_on` puts them back."""
+    env = masked(spec.env)
+    return {
+        **running_values(spec.settings),
+        "program": quote(spec.program),
+        "env": " ".join(
+            shlex.quote(f"{name}={value}") if value != "***" else f"{name}=***" for name, value in env.items()
+        ),
+    }
+
+
+def spec_on(base: LaunchSpec, fields: Mapping[str, str]) -> LaunchSpec:
+    """`base` as the form changes it; what the form has no field for stays. Raises UsageError."""
+    settings = msgspec.structs.replace(base.settings, **changes_of(base.settings, fields))
+    if not settings.model:
+        raise UsageError("model: needed")
+    words = fields.get("program", "")
+    program = base.program if words.strip() == quote(base.program) else program_words(base.engine, words)
+    env = variables(fields.get("env", ""), base.env)
+    return msgspec.structs.replace(base, settings=settings, program=program, env=env)
+
+
 def _speculation(settings: Settings, steps: int | None) -> dict[str, Any]:
     if not steps:
-        return {"spec_method": None, "spec_steps": None, "spec_topk": None, "spec_draft_tokens": None,
-                "draft_model": None}  # fmt: skip
+        return dict(NO_SPECULATION)
     changes: dict[str, Any] = {"spec_steps": steps}
     if settings.spec_method is None:
         changes["spec_method"] = "mtp"
@@ -82,9 +106,9 @@ def _speculation(settings: Settings, steps: int | None) -> dict[str, Any]:
 
 def unmasked(words: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
     """`words` with each masked flag replaced by the one in `known` that is masked like it. Raises UsageError."""
-    hidden = {mask_secrets(quote(group)): group for group in _groups(known)}
+    hidden = {mask_secrets(quote(group)): group for group in flag_groups(known)}
     whole_words: list[str] = []
-    for group in _groups(words):
+    for group in flag_groups(words):
         masked = any("***" in word for word in group)
         found = hidden.get(" ".join(group)) if masked else group
         if found is None:
@@ -147,16 +171,7 @@ def line_diff(before: Sequence[str], after: Sequence[str]) -> list[tuple[str, st
 
 def flags_of(words: Sequence[str]) -> list[str]:
     """Words of a command line as the program and then each flag with its values, quoted and masked."""
-    return [mask_secrets(quote(group)) for group in _groups(words)]
-
-
-def _groups(words: Sequence[str]) -> list[list[str]]:
-    groups: list[list[str]] = [[]]
-    for word in words:
-        if word.startswith("-") and len(word) > 1 and not word[1].isdigit() and word != "-m":
-            groups.append([])
-        groups[-1].append(word)
-    return [group for group in groups if group]
+    return [mask_secrets(quote(group)) for group in flag_groups(words)]
 
 
 def problem_of(info: ServerInfo, fields: Mapping[str, str]) -> tuple[dict[str, Any] | None, str]:

@@ -14,11 +14,13 @@ from lifecycle_tools import make_engine
 from tokpit.cli.history import as_document
 from tokpit.engines.flagkit.echo import read_echo
 from tokpit.engines.flagkit.shelltext import started_in
-from tokpit.ops.deployments import Past, explanations, look_back
+from tokpit.ops.deployments import Past, explanations, key_of, look_back, spec_of
 from tokpit.ops.diagnose import Sources, diagnose_all
-from tokpit.ops.remembered import deployments
+from tokpit.ops.remembered import Deployment, deployments
+from tokpit.ops.searched import searched
 from tokpit.ops.session import Session
-from tokpit.probes.deployments import Piece
+from tokpit.probes.deployments import Piece, deployments_script, parse_pieces
+from tokpit.probes.environments import Found
 from tokpit.probes.units import parse_unit_files
 
 UNIT = """\
@@ -253,6 +255,79 @@ def test_containers_tell_flags_environment_and_how_they_ended() -> None:
     assert (one.state, one.t) == ("exited 137, out of memory", 1767607200.0)
     assert one.env == {"HF_TOKEN": "hf_x"}
     assert deployments([Piece(kind="docker", path="docker", text="[{broken")])[0] == ()
+
+
+COMPOSE = """\
+x-gpu: &gpu
+  environment:
+    CUDA_VISIBLE_DEVICES: "0,1"
+    HF_TOKEN: ${HF_TOKEN}
+services:
+  qwen:
+    <<: *gpu
+    image: vllm/vllm-openai:${TAG:-v0.11.0}
+    command: >
+      --model Qwen/Qwen3.6-27B --tensor-parallel-size ${TP}
+      --max-num-seqs 64 --served-name-from $UNSET
+  sgl:
+    image: lmsysorg/sglang:latest
+    entrypoint: ["python3", "-m", "sglang.launch_server"]
+    command: ["--model-path", "/m", "--tp", "2", "--cost", "$$5"]
+    environment: ["HF_HOME=/data/hf", "UNSET"]
+  web: {image: nginx, command: 7}
+  odd: text
+"""
+
+
+def test_a_compose_file_tells_its_servers_with_anchors_folds_and_variables_filled_in() -> None:
+    path = "/srv/llm/compose.yaml"
+    found, _ = deployments(
+        [
+            Piece(kind="compose", path=path, time=1_700_000_000.0, text=COMPOSE),
+            Piece(kind="envfile", path="/srv/llm/.env", detail=path, text="TP=4\nHF_TOKEN=hf-secret-1\n"),
+        ]
+    )
+    one = {deployment.where.rpartition(" ")[2]: deployment for deployment in found}
+    assert set(one) == {"qwen", "sgl"}
+    qwen, sgl = one["qwen"], one["sgl"]
+    assert (qwen.source, qwen.engine, qwen.image, qwen.t) == (
+        *("compose", "vllm", "vllm/vllm-openai:v0.11.0"), 1_700_000_000.0,
+    )  # fmt: skip
+    assert (qwen.settings.model, qwen.settings.tp, qwen.settings.max_running) == ("Qwen/Qwen3.6-27B", 4, 64)
+    assert qwen.env == {"CUDA_VISIBLE_DEVICES": "0,1", "HF_TOKEN": "hf-secret-1"}
+    assert "$UNSET" in qwen.settings.raw
+    assert (sgl.engine, sgl.settings.tp, sgl.settings.raw, sgl.env) == (
+        *("sglang", 2, ("--cost", "$5")), {"HF_HOME": "/data/hf"},
+    )  # fmt: skip
+    again = spec_of(qwen, "gpu1")
+    assert (again.method, again.image, again.program, again.settings.tp) == ("docker", qwen.image, (), 4)
+    document = json.dumps(as_document(past_of(found)), default=str)
+    assert "hf-secret-1" not in document
+    assert key_of(qwen) in document
+    for text in ("", "a: [", "services: 3", "- 1", "services: {a: {image: [1]}}", "\0", "&a [*a]"):
+        assert deployments([Piece(kind="compose", path=path, text=text)])[0] == ()
+
+
+async def test_a_compose_file_on_the_host_is_found_with_its_env_file(session: Session, home: Path) -> None:
+    (home / "llm").mkdir()
+    (home / "llm" / "docker-compose.yml").write_text(COMPOSE)
+    (home / "llm" / ".env").write_text("TP=8\n")
+    script = deployments_script(searched(), units=[], scripts=[str(home)], logs=[])
+    answer = await session.host("local").run(script, timeout_s=60)
+    found, _ = deployments(parse_pieces(answer.out)[0])
+    mine = {one.where: one for one in found if one.where.startswith(str(home))}
+    assert mine[f"{home}/llm/docker-compose.yml qwen"].settings.tp == 8
+
+
+def past_of(found: tuple[Deployment, ...]) -> Past:
+    return Past(host="h", deployments=found, remarks=(), running=(), found=Found())
+
+
+def test_a_printed_servers_own_choices_are_left_to_it_when_it_is_started_again() -> None:
+    (log,), _ = deployments([Piece(kind="log", path="/l", text=LOG)])
+    again = spec_of(log, "h").settings
+    assert (again.model, again.tp, again.quantization) == ("/models/Qwen3.6-27B-AWQ", 2, "awq_marlin")
+    assert (again.mem_fraction, again.raw) == (None, ())
 
 
 def test_what_an_engine_prints_of_itself_becomes_settings() -> None:

@@ -37,10 +37,12 @@ def test_every_action_of_the_table_exists_on_its_screens() -> None:
     from tokpit.ui.app import TokpitApp
     from tokpit.ui.screens.check import CheckScreen
     from tokpit.ui.screens.diagnose import DiagnoseScreen
+    from tokpit.ui.screens.earlier import EarlierScreen
     from tokpit.ui.screens.fleet import FleetScreen
     from tokpit.ui.screens.help import HelpScreen
     from tokpit.ui.screens.history import HistoryScreen
     from tokpit.ui.screens.launch import LaunchScreen
+    from tokpit.ui.screens.plan import PlanScreen
     from tokpit.ui.screens.relaunch import RelaunchScreen
     from tokpit.ui.screens.sweep import SweepScreen
     from tokpit.ui.screens.tune import TuneScreen
@@ -48,7 +50,8 @@ def test_every_action_of_the_table_exists_on_its_screens() -> None:
     classes: dict[str, Any] = {"cockpit": Cockpit, "launch": LaunchScreen, "sweep": SweepScreen,
                                "history": HistoryScreen, "help": HelpScreen, "relaunch": RelaunchScreen,
                                "check": CheckScreen, "diagnose": DiagnoseScreen,
-                               "fleet": FleetScreen, "tune": TuneScreen}  # fmt: skip
+                               "fleet": FleetScreen, "earlier": EarlierScreen, "tune": TuneScreen,
+                               "plan": PlanScreen}  # fmt: skip
     for action in ACTIONS:
         for screen in action.screens:
             method = f"action_{action.id.partition('(')[0]}"

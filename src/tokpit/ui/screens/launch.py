@@ -1,4 +1,4 @@
-"""Launch: a form with the exact command line below it; then the milestones until READY, or FAILED with the cause."""
+"""Launch: a form with the exact command line and what the host says of it; then the milestones of the start."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input, Select, Static
 
+from tokpit.config.profiles import load_profiles
 from tokpit.domain.settings import LaunchSpec
 from tokpit.domain.text import mask_secrets
 from tokpit.engines.registry import titles
+from tokpit.errors import TokpitError
+from tokpit.ops.profiles import spec_of
 from tokpit.ui.actions import bindings_for
-from tokpit.ui.forms import LAUNCH_FIELDS, first_values, preview
+from tokpit.ui.examining import Examiner
+from tokpit.ui.forms import LAUNCH_FIELDS, command_line, described, first_values, preview
+from tokpit.ui.picking import pickable
+from tokpit.ui.relaunching import spec_on, spec_values
 from tokpit.ui.screens.base import OperationScreen, copy, tell
 from tokpit.ui.text import content, safe
 from tokpit.ui.view import View
+from tokpit.ui.widgets.checks import ChecksPanel
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.header import Header
 from tokpit.ui.widgets.operation import StepsPanel
@@ -41,7 +48,7 @@ START_CSS = (
 {name} #preview.off { color: $warning; }
 {name} #steps { display: none; height: 1fr; }
 {name}.running .form, {name}.running .heading, {name}.running #preview,
-{name}.running .diff { display: none; }
+{name}.running .diff, {name}.running #checks { display: none; }
 {name}.running #steps { display: block; }
 """
 )
@@ -128,15 +135,28 @@ class StartForm(OperationScreen):
 
 
 class LaunchScreen(StartForm):
-    """A new server on a host."""
+    """A new server on a host: from nothing, from a profile, or from an earlier launch."""
 
     BINDINGS = bindings_for("launch")
     AUTO_FOCUS = "#field-model"
-    CSS = START_CSS.replace("{name}", "LaunchScreen")
+    CSS = (
+        START_CSS.replace("{name}", "LaunchScreen")
+        + """
+        LaunchScreen ChecksPanel { height: 1fr; min-height: 4; margin-top: 1; }
+        LaunchScreen #preview { max-height: 6; }
+        LaunchScreen.low .heading, LaunchScreen.low #preview-title { margin-top: 0; }
+        LaunchScreen.low .form { max-height: 8; }
+        LaunchScreen.low #preview { max-height: 5; }
+        LaunchScreen.low ChecksPanel { margin-top: 0; }
+        """
+    )
 
-    def __init__(self, view: View, host: str) -> None:
+    def __init__(self, view: View, host: str, *, base: LaunchSpec | None = None, origin: str = "") -> None:
         super().__init__(view, host)
         self.spec: LaunchSpec | None = None
+        self.base, self.origin = base, origin
+        """A launch that the form changes, and what it is called; None: it starts from nothing."""
+        self.profiles = load_profiles()
         running = view.server
         self._engine = running.info.engine if running else next(iter(titles()))
         host_spec = view.session.host_specs.get(host)
@@ -145,12 +165,21 @@ class LaunchScreen(StartForm):
         self._values = first_values(host_spec, self._engine)
         if running is not None and running.info.model:
             self._values["model"] = safe(running.info.model)
+        if base is not None:
+            self._engine, self._values = base.engine, spec_values(base)
+        self.examiner = Examiner(self)
 
     def compose(self) -> ComposeResult:
-        """Fields, the command line, the steps."""
+        """Fields, the command line, what the host says, the steps."""
         yield Header(self.view)
-        yield Static(content(f"Launch on {self.host}"), classes="heading")
+        title = f"Launch on {self.host}" + (f", from {self.origin}" if self.origin else "")
+        yield Static(content(title), classes="heading", id="title")
         with VerticalScroll(classes="form", can_focus=False):
+            if self.profiles.profiles:
+                with Horizontal():
+                    yield Static(content("profile"), classes="label")
+                    names = [(name, name) for name in self.profiles.profiles]
+                    yield Select(names, prompt="none", id="profile", compact=True)
             with Horizontal():
                 yield Static(content("engine"), classes="label")
                 choices = [(title, name) for name, title in titles().items()]
@@ -158,32 +187,98 @@ class LaunchScreen(StartForm):
             yield from self.inputs(self._values)
         yield Static(content("Command line"), classes="heading", id="preview-title")
         yield Static(content(""), id="preview")
+        yield ChecksPanel()
         yield StepsPanel(self.view, self.operation)
         yield Footer("launch")
 
     def on_mount(self) -> None:
         """Show the command line as the form stands."""
         super().on_mount()
+        for problem in self.profiles.problems:
+            tell(self.console, f"left out: {problem}", bad=True)
         self.update_preview()
+
+    def on_resize(self) -> None:
+        """Little room: the form scrolls."""
+        self.set_class(self.size.height < 34, "low")
 
     @on(Input.Changed)
     def update_preview(self) -> None:
-        """The command line as it stands, or what is off."""
-        engine = self.query_one("#engine", Select).value
-        self.spec, text = preview(self.host, str(engine), self.fields())
+        """The command line as it stands, or what is off; what is whole is shown to the host."""
+        base, fields = self.base, self.fields()
+        if base is None:
+            self.spec, text = preview(self.host, str(self.query_one("#engine", Select).value), fields)
+        else:
+            self.spec, text = described(lambda: spec_on(base, fields))
         shown = self.query_one("#preview", Static)
         shown.set_class(self.spec is None, "off")
         shown.update(content(mask_secrets(text)))
         self.show_problem("" if self.spec else text)
+        self.examiner.ask(self.spec)
+
+    def show_command(self, command: str) -> None:
+        """The command line with the program that the host offers."""
+        self.query_one("#preview", Static).update(content(mask_secrets(command)))
 
     @on(Select.Changed, "#engine")
     def _engine_changed(self, event: Select.Changed) -> None:
-        values = first_values(self.view.session.host_specs.get(self.host), str(event.value))
         if str(event.value) != self._engine:
+            self.start_from(None, "")
             self._engine = str(event.value)
-            for name, value in values.items():
-                self.query_one(f"#field-{name}", Input).value = value
+            self.fill(first_values(self.view.session.host_specs.get(self.host), self._engine))
         self.update_preview()
+
+    @on(Select.Changed, "#profile")
+    def _profile_changed(self, event: Select.Changed) -> None:
+        if event.value is Select.NULL:
+            return
+        name = str(event.value)
+        try:
+            spec = spec_of(self.profiles.profiles[name], self.host, name=name)
+        except TokpitError as error:
+            tell(self.console, error.message, hint=error.hint, bad=True)
+            return
+        self.start_from(spec, f"profile {name}")
+        self._engine = spec.engine
+        self.query_one("#engine", Select).value = spec.engine
+        self.fill(spec_values(spec))
+        self.update_preview()
+
+    def start_from(self, base: LaunchSpec | None, origin: str) -> None:
+        """What the form changes from now on."""
+        self.base, self.origin = base, origin
+        said = f"Launch on {self.host}" + (f", from {origin}" if origin else "")
+        self.query_one("#title", Static).update(content(said))
+        if base is None and self.profiles.profiles:
+            self.query_one("#profile", Select).clear()
+
+    def fill(self, values: Mapping[str, str]) -> None:
+        """Put these into the fields; a field that is not named keeps what it holds."""
+        for name, value in values.items():
+            self.query_one(f"#field-{name}", Input).value = value
+
+    def action_pick(self) -> None:
+        """Environments or models of the host, for the field under the cursor."""
+        field = self.focused.id if self.focused is not None else None
+        what = "program" if field == "field-program" else "model"
+        self.run_worker(self._pick(what), exit_on_error=False)
+
+    async def _pick(self, what: str) -> None:
+        from tokpit.ui.screens.picker import AGAIN, PickScreen
+
+        chosen: str | None = AGAIN
+        fresh = False
+        while chosen == AGAIN:
+            tell(self.console, f"looking on {self.host} …") if fresh else None
+            try:
+                title, choices = await pickable(self.view.session, self.host, self._engine, what, fresh=fresh)
+            except TokpitError as error:
+                tell(self.console, error.message, hint=error.hint, bad=True)
+                return
+            chosen = await self.app.push_screen_wait(PickScreen(title, choices, again="look on the host again"))
+            fresh = True
+        if chosen is not None:
+            self.query_one(f"#field-{what}", Input).value = chosen
 
     def checked(self) -> bool:
         """The command line is whole."""
@@ -200,4 +295,4 @@ class LaunchScreen(StartForm):
         if self.spec is None:
             tell(self.console, self.problem, bad=True)
         else:
-            copy(self.console, preview(self.host, self.spec.engine, self.fields())[1], "the command line")
+            copy(self.console, self.examiner.command or command_line(self.spec), "the command line")

@@ -92,7 +92,10 @@ class ConfirmScreen(ModalScreen[bool]):
 
 
 class PromptScreen(ModalScreen["str | None"]):
-    """One line of text: a password or passphrase (hidden), or yes to a host key's fingerprint."""
+    """One line of text: a password or passphrase (hidden), a name, or yes to a host key's fingerprint.
+
+    `kind`: `password`, `passphrase`, `hostkey`, or a title of its own.
+    """
 
     AUTO_FOCUS = "#answer, #cancel"
 
@@ -116,7 +119,7 @@ class PromptScreen(ModalScreen["str | None"]):
                     content("Compare it with what the host's owner gave you before you accept."), classes="risk"
                 )
             else:
-                yield Input(password=True, id="answer", compact=True)
+                yield Input(password=self.kind in title, id="answer", compact=True)
             with Horizontal(id="buttons"):
                 yield Button("Refuse" if hostkey else "Cancel", id="cancel")
                 yield Button("Accept" if hostkey else "OK", id="go", variant="warning" if hostkey else "primary")

@@ -189,8 +189,10 @@ class Sshd:
         while True:
             if self.process.poll() is not None:
                 raise RuntimeError(f"sshd ended at once:\n{self.log_path.read_text()}")
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as probe:
+                # A connection to a port that nobody listens on may meet itself.
+                if probe.getsockname() != probe.getpeername():
+                    return
             if time.monotonic() > deadline:
                 raise RuntimeError("sshd does not listen")
             time.sleep(0.02)

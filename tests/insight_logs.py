@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from tokpit.domain.finding import Finding
 from tokpit.insight.digest import Digest
 from tokpit.insight.facts import parse_facts
-from tokpit.ops.diagnose import Gathered, judge
-from tokpit.ops.diagnose_files import digest_lines
+from tokpit.ops.diagnose.files import digest_lines
+from tokpit.ops.diagnose.run import Gathered, judge
 
 
 def stamp(seconds: float) -> str:

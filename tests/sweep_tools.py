@@ -8,7 +8,7 @@ from typing import Any
 from tokpit.domain.records import MetricsPage
 from tokpit.load.results import LevelResult, Outcome
 from tokpit.load.stats import Dist, dist
-from tokpit.ops.sweep_server import Sample
+from tokpit.ops.sweep.server import Sample
 
 
 def flat(value: float, n: int = 40) -> Dist:

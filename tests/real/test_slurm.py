@@ -22,10 +22,10 @@ from tokpit.domain.job import BatchRequest
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import LaunchError, StartFailed, TargetError, UsageError
-from tokpit.ops import batch
-from tokpit.ops.launch import Launched
+from tokpit.ops.lifecycle import batch
+from tokpit.ops.lifecycle.launch import Launched
+from tokpit.ops.lifecycle.slurm import Life
 from tokpit.ops.session import Session
-from tokpit.ops.slurm import Life
 from tokpit.probes.slurm import Listed
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(bool(SLURM_MISSING), reason=SLURM_MISSING)]

@@ -41,7 +41,7 @@ def baseline(options: Options, add: str | None, drop: str | None, as_json: bool)
 
 
 async def _work(session: Session, add: str | None, drop: str | None) -> tuple[Baseline, ...]:
-    from tokpit.ops import baseline as ops
+    from tokpit.ops.records import baseline as ops
 
     history = await session.history()
     if add:

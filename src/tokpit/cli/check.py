@@ -11,7 +11,7 @@ from tokpit.cli.output import to_json
 from tokpit.domain.text import sanitize
 
 if TYPE_CHECKING:
-    from tokpit.ops.check import Checked
+    from tokpit.ops.check.run import Checked
 
 _MARKS = {True: "ok  ", False: "FAIL", None: "-   "}
 

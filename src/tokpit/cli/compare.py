@@ -32,7 +32,7 @@ def compare(options: Options, runs: tuple[str, ...], as_json: bool) -> int:
     \b
     Exit status: 0 no regression, 1 a regression, 2 a run or file that cannot be used, or no level in common.
     """
-    from tokpit.ops.compare import all_files, compare_files, compare_runs
+    from tokpit.ops.records.compare import all_files, compare_files, compare_runs
 
     if all_files(runs):
         found = compare_files(runs)

@@ -18,9 +18,9 @@ from tokpit.cli.progress import show_operations
 if TYPE_CHECKING:
     from tokpit.domain.run import Run
     from tokpit.domain.settings import LaunchSpec
-    from tokpit.ops.launch import Launched
+    from tokpit.ops.lifecycle.launch import Launched
+    from tokpit.ops.lifecycle.stop import Stopped
     from tokpit.ops.session import Session
-    from tokpit.ops.stop import Stopped
     from tokpit.sim.host import SimHost
 
 

@@ -15,7 +15,7 @@ from tokpit.domain.text import sanitize
 from tokpit.errors import UsageError
 
 if TYPE_CHECKING:
-    from tokpit.ops.diagnose import Diagnosis
+    from tokpit.ops.diagnose.run import Diagnosis
 
 
 _FILE = click.Path(dir_okay=False, allow_dash=True)
@@ -47,7 +47,7 @@ def diagnose(options: Options, /, as_json: bool, save: bool, **values: object) -
     max_running_requests=9 state_slots=48 accept_len=3.2 draft_tokens=3 baseline_tps=26.7 remembered_tps=70
     weights_gb=54 gpu="RTX A6000" tp=2 hicache_gb=150 mem_available_gb=200 engine_version=0.5.11
     """
-    from tokpit.ops.diagnose import Sources, diagnose_all, diagnose_files
+    from tokpit.ops.diagnose.run import Sources, diagnose_all, diagnose_files
 
     sources = msgspec.convert(values, Sources)
     if sources == Sources(engine=sources.engine, reach=sources.reach, reach_total=sources.reach_total):
@@ -59,7 +59,7 @@ def diagnose(options: Options, /, as_json: bool, save: bool, **values: object) -
         with reading() as tell:
             found = options.run(lambda session: diagnose_all(session, sources, tell))
     if save:
-        from tokpit.ops.incident import save_incident
+        from tokpit.ops.records.incident import save_incident
 
         run = options.run(lambda session: save_incident(session, sources, found))
         click.echo(f"kept as {run.id}; export it with: tokpit report {run.id}", err=True)

@@ -24,7 +24,7 @@ def doctor(options: Options, hosts: tuple[str, ...], cached: bool, as_json: bool
     Link, clock, shell, environment, drivers, memory, disk, limits, ports, ways to outlive the connection, engines
     and models: how each is, what that means, how to mend it. Exit code 1 if something would prevent a launch.
     """
-    from tokpit.ops.doctor import Report, examine
+    from tokpit.ops.host.doctor import Report, examine
     from tokpit.ops.session import Session
 
     async def work(session: Session) -> list[Report]:

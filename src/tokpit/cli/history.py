@@ -12,8 +12,8 @@ from tokpit.cli.output import to_json
 from tokpit.domain.text import mask_secrets, sanitize
 
 if TYPE_CHECKING:
-    from tokpit.ops.deployments import Compared, Past
-    from tokpit.ops.remembered import Deployment
+    from tokpit.ops.host.deployments import Compared, Past
+    from tokpit.ops.host.remembered import Deployment
     from tokpit.ops.session import Session
 
 
@@ -29,7 +29,7 @@ def history(options: Options, host: str, diff: bool, as_json: bool) -> None:
     server logs, and tokpit's own launches. Read-only; secrets are masked. The six digits before each name it:
     `tokpit launch HOST --earlier DIGITS` starts it again.
     """
-    from tokpit.ops.deployments import look_back
+    from tokpit.ops.host.deployments import look_back
 
     async def work(session: Session) -> Past:
         return await look_back(session, host, compare=diff)
@@ -63,7 +63,7 @@ def as_document(past: Past) -> dict[str, Any]:
 
 
 def _row(one: Deployment) -> dict[str, Any]:
-    from tokpit.ops.deployments import key_of
+    from tokpit.ops.host.deployments import key_of
     from tokpit.store.masking import masked
 
     return {
@@ -88,7 +88,7 @@ def _row(one: Deployment) -> dict[str, Any]:
 
 def show(past: Past) -> None:
     """Print the past, oldest first."""
-    from tokpit.ops.deployments import explanations
+    from tokpit.ops.host.deployments import explanations
 
     for one in past.deployments:
         _show_one(one, past)
@@ -123,7 +123,7 @@ def _show_one(one: Deployment, past: Past) -> None:
         versions += f" (its environment holds {one.version_now} now" + (
             ", installed since)" if one.changed_since else ")"
         )
-    from tokpit.ops.deployments import key_of, same
+    from tokpit.ops.host.deployments import key_of, same
     from tokpit.store.masking import masked
 
     now = "".join(f"  RUNS NOW as {server.label}" for server in past.running if same(one, server))

@@ -45,7 +45,7 @@ def import_(options: Options, /, paths: tuple[str, ...], as_json: bool, **given:
     """
     import msgspec
 
-    from tokpit.ops.imports import Given, import_files
+    from tokpit.ops.records.imports import Given, import_files
 
     wanted = msgspec.convert(given, Given)
     runs = options.run(lambda session: import_files(session, paths, wanted))

@@ -17,7 +17,7 @@ from tokpit.errors import UsageError
 if TYPE_CHECKING:
     from tokpit.domain.job import BatchRequest
     from tokpit.domain.settings import LaunchSpec
-    from tokpit.ops.launch import Launched, Plan
+    from tokpit.ops.lifecycle.launch import Launched, Plan
     from tokpit.ops.session import Session
 
 
@@ -75,12 +75,12 @@ def launch(options: Options, /, **values: Any) -> None:
 
 
 async def _launch(session: Session, values: dict[str, Any]) -> None:
-    from tokpit.ops.launch import assess, refused
+    from tokpit.ops.lifecycle.launch import assess, refused
 
     spec = await _spec(session, values)
     if values["dry_run"]:
         if spec.ranks:
-            from tokpit.ops import nodes
+            from tokpit.ops.lifecycle import nodes
 
             for rank in await nodes.plan(session, spec, force=values["force"]):
                 click.echo(f"{rank.host}: {rank.plan.command}")
@@ -98,8 +98,8 @@ async def _launch(session: Session, values: dict[str, Any]) -> None:
 async def _spec(session: Session, values: dict[str, Any]) -> LaunchSpec:
     """What the options ask for, over a profile or an earlier server. Raises UsageError, ConfigError, HostError."""
     from tokpit.domain.settings import LaunchSpec, Settings
-    from tokpit.ops.deployments import earlier_spec
-    from tokpit.ops.profiles import overridden, profile_spec
+    from tokpit.ops.host.deployments import earlier_spec
+    from tokpit.ops.lifecycle.profiles import overridden, profile_spec
 
     names = [name.strip() for name in values["host"].split(",")]
     if not all(names):

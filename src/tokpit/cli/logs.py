@@ -59,7 +59,7 @@ async def _logs(session: Session, target: str, follow: bool, backlog: int, path:
 
 
 async def _ranks(session: Session, server: ServerInfo, follow: bool, backlog: int) -> None:
-    from tokpit.ops.rank_logs import follow_all, read_all
+    from tokpit.ops.lifecycle.rank_logs import follow_all, read_all
 
     if not follow:
         for line in await read_all(session, server, backlog):

@@ -23,7 +23,7 @@ def profiles(options: Options, name: str | None, target: str | None, replace: bo
     `tokpit launch HOST --profile NAME` starts it on any host. Keys and tokens are left out when one is saved.
     """
     from tokpit.config.profiles import folder, load_profile, load_profiles, profile_path, profile_text
-    from tokpit.ops.profiles import save_from, settings_line
+    from tokpit.ops.lifecycle.profiles import save_from, settings_line
 
     if target is not None:
         if name is None:

@@ -117,7 +117,7 @@ def orphans_of(session: Session, name: str) -> tuple[Orphan, ...]:
 
 async def _gpu_memory(session: Session, orphans: Sequence[tuple[str, Orphan]]) -> dict[tuple[str, int], float | None]:
     """GPU memory of orphans in MiB by host and pid; without an entry where no driver answers or it holds none."""
-    from tokpit.ops.footprint import gpu_hold
+    from tokpit.ops.lifecycle.footprint import gpu_hold
 
     held: dict[tuple[str, int], float | None] = {}
     for name in dict.fromkeys(host for host, _ in orphans):
@@ -135,7 +135,7 @@ def process_of(server: ServerInfo) -> str:
 
 def job_line(label: str, job: BatchJob) -> str:
     """Where a job is: waiting and why, or on which nodes and for how long still."""
-    from tokpit.ops.slurm import left_sentence, waits
+    from tokpit.ops.lifecycle.slurm import left_sentence, waits
 
     if job.waiting:
         return f"{label}: {waits(job, time.time())}"

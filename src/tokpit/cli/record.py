@@ -82,7 +82,7 @@ async def _record(session: Session, names: tuple[str, ...], output: str | None, 
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 def list_(as_json: bool) -> None:
     """List saved recordings, and the last minutes that consoles keep."""
-    from tokpit.ops.recording import recordings_dir, rings, rings_dir
+    from tokpit.ops.records.recording import recordings_dir, rings, rings_dir
     from tokpit.store.recording.format import SUFFIX
 
     saved = sorted(recordings_dir().glob(f"*{SUFFIX}")) if recordings_dir().exists() else []
@@ -104,7 +104,7 @@ def list_(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 def save(ring: str | None, output: str | None, as_json: bool) -> None:
     """Save the last minutes of a console: of RING, or of the newest one."""
-    from tokpit.ops.recording import rings, rings_dir, save_ring
+    from tokpit.ops.records.recording import rings, rings_dir, save_ring
     from tokpit.store.recording.reader import Recording
 
     found = [path for path, _, _ in rings(rings_dir())]
@@ -122,7 +122,7 @@ def save(ring: str | None, output: str | None, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 def cut(file: str, start: str, end: str, output: str | None, as_json: bool) -> None:
     """Write a part of the recording FILE as a recording of its own, to share it."""
-    from tokpit.ops.recording import cut as cut_out
+    from tokpit.ops.records.recording import cut as cut_out
 
     source = Path(file)
     target = Path(output) if output else source.with_name(f"{source.stem}-cut{source.suffix}")
@@ -143,7 +143,7 @@ def _tell(summary: Summary, as_json: bool) -> None:
     if as_json:
         to_json(summary)
         return
-    from tokpit.ops.recording import span
+    from tokpit.ops.records.recording import span
 
     click.echo(f"{summary.path}: {span(summary)} ({age(summary.end - summary.start)})")
     click.echo(f"hosts: {', '.join(spec.name for spec in summary.hosts) or '-'}")

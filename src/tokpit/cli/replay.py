@@ -29,8 +29,8 @@ def replay(options: Options, file: str, start: str, speed: float, paused: bool) 
 
 
 async def _replay(options: Options, path: Path, start: str, speed: float, paused: bool) -> None:
-    from tokpit.ops.recording import moment
-    from tokpit.ops.replay import SPEEDS, ReplaySession
+    from tokpit.ops.records.recording import moment
+    from tokpit.ops.records.replay import SPEEDS, ReplaySession
 
     if speed not in SPEEDS:
         raise UsageError(f"there is no speed {speed:g}", hint=f"speeds: {', '.join(f'{s:g}' for s in SPEEDS)}")

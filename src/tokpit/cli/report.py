@@ -32,7 +32,7 @@ def report(options: Options, names: tuple[str, ...], output: str | None, wanted:
     tokpit report 6g2g -f csv > levels.csv
     tokpit report 6g2g 6g2k -o before-and-after.html
     """
-    from tokpit.ops.report import document_of_files, document_of_names, format_of, offline, write
+    from tokpit.ops.records.report import document_of_files, document_of_names, format_of, offline, write
     from tokpit.report import FORMATS
 
     kind = format_of(output, wanted)

@@ -11,8 +11,8 @@ from tokpit.cli.output import to_json
 from tokpit.cli.progress import show_operations
 
 if TYPE_CHECKING:
+    from tokpit.ops.lifecycle.stop import Stopped
     from tokpit.ops.session import Session
-    from tokpit.ops.stop import Stopped
 
 
 @click.command()

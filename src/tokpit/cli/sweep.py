@@ -91,7 +91,7 @@ def sweep(options: Options, /, **values: Any) -> int:
 
 async def _sweep(session: Session, values: dict[str, Any]) -> int:
     from tokpit.cli.sweep_table import show_levels
-    from tokpit.ops.sweep_plan import read_args
+    from tokpit.ops.sweep.plan import read_args
 
     as_json = values.pop("as_json")
     read_args(values)  # a wrong word is told before anything is connected to

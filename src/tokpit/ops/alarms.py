@@ -140,7 +140,7 @@ class Watch:
 
     async def look(self) -> None:
         """One look at everything; the rules run in a thread."""
-        from tokpit.ops.diagnose_store import judge_sight, sight
+        from tokpit.ops.diagnose.store import judge_sight, sight
 
         store, now = self._session.store, time.time()
         looked: set[str] = set()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from tokpit.errors import UsageError
-from tokpit.ops import adopt, check, fleet, launch, relaunch, stop, sweep
+from tokpit.ops import fleet
+from tokpit.ops.check import run as check
 from tokpit.ops.gate import Command, Risk
+from tokpit.ops.lifecycle import adopt, launch, relaunch, stop
+from tokpit.ops.sweep import run as sweep
 from tokpit.ops.tuning import ab
 from tokpit.ops.tuning import start as tuning
 

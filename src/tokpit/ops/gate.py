@@ -157,7 +157,7 @@ def _tell_store(
 
 async def _tell_host(session: Session, command: Command, prepared: Prepared, outcome: str, detail: str) -> None:
     """Leave a line on the host too, for others who work there; a host that cannot take it is no reason to fail."""
-    from tokpit.ops.adopt import audit_line
+    from tokpit.ops.lifecycle.adopt import audit_line
     from tokpit.store.history import getpass_user
     from tokpit.transport.records import append_audit
 

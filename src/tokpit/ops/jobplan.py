@@ -13,8 +13,8 @@ from tokpit.domain.run import Run
 from tokpit.errors import UsageError
 from tokpit.insight.facts import Facts, merged, parse_facts
 from tokpit.insight.jobplan import Job, Measured, Plan, make_plan
-from tokpit.ops.diagnose_files import read_sweep
-from tokpit.ops.sweep_advice import curve_points, facts_of
+from tokpit.ops.diagnose.files import read_sweep
+from tokpit.ops.sweep.advice import curve_points, facts_of
 
 if TYPE_CHECKING:
     from tokpit.ops.session import Session

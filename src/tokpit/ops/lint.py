@@ -13,9 +13,9 @@ from tokpit.engines.flagkit.report import engine_by_flags
 from tokpit.engines.registry import engine as engine_of
 from tokpit.engines.registry import recognise
 from tokpit.errors import UsageError
-from tokpit.ops import environment
 from tokpit.ops.facts import Stated
-from tokpit.ops.schema import installed_schema
+from tokpit.ops.host import environment
+from tokpit.ops.host.schema import installed_schema
 
 if TYPE_CHECKING:
     from tokpit.ops.session import Session

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tokpit.config.settings import AlarmPreferences
     from tokpit.ops.alarms import Book, Tell
     from tokpit.ops.older import Older
-    from tokpit.ops.recording import Recorder, Sink
+    from tokpit.ops.records.recording import Recorder, Sink
     from tokpit.store.history import History
 
 
@@ -213,7 +213,7 @@ class Session:
 
     def keep_ring(self, *, minutes: float, max_bytes: int) -> None:
         """Keep the last minutes of all records on disk until the session ends. Raises StoreError."""
-        from tokpit.ops import recording
+        from tokpit.ops.records import recording
 
         folder = self.rings_folder or recording.rings_dir()
         try:
@@ -225,7 +225,7 @@ class Session:
 
     async def save_ring(self, target: Path | None = None) -> Path:
         """The last minutes as one file. Raises StoreError."""
-        from tokpit.ops import recording
+        from tokpit.ops.records import recording
 
         if self.ring is None:
             raise StoreError("the last minutes are not recorded", hint="set [recording] ring_minutes in config.toml")
@@ -235,7 +235,7 @@ class Session:
 
     def start_recording(self, path: Path | None = None) -> Path:
         """Record from now on, into a new file. Raises StoreError."""
-        from tokpit.ops import recording
+        from tokpit.ops.records import recording
 
         if self.recording is not None:
             raise StoreError(f"recording into {self.recording} already")
@@ -261,7 +261,7 @@ class Session:
         return next((one.problem for one in self._recorders.values() if one.problem), "")
 
     def _recorder(self, name: str, sink: Sink) -> None:
-        from tokpit.ops.recording import Recorder, head_of
+        from tokpit.ops.records.recording import Recorder, head_of
 
         recorder = self._recorders[name] = Recorder(self.store, sink, lambda: head_of(self))
         recorder.start()

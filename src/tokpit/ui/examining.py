@@ -14,7 +14,7 @@ from tokpit.ui.widgets.checks import ASKING, FAILED, SAID, WAITING, ChecksPanel
 if TYPE_CHECKING:
     from textual.timer import Timer
 
-    from tokpit.ops.launch import Plan
+    from tokpit.ops.lifecycle.launch import Plan
     from tokpit.ui.screens.launch import LaunchScreen
 
 PAUSE_S = 0.6
@@ -54,7 +54,7 @@ class Examiner:
             self.screen.run_worker(self._examine(), exit_on_error=False)
 
     async def _examine(self) -> None:
-        from tokpit.ops.launch import assess
+        from tokpit.ops.lifecycle.launch import assess
 
         panel = self.screen.query_one(ChecksPanel)
         try:

@@ -11,7 +11,7 @@ async def pickable(
     session: Any, host: str, engine: str, what: str, *, fresh: bool = False
 ) -> tuple[str, list[tuple[str, str]]]:
     """A title, and what is shown with its value; `what`: `program` or `model`. Raises HostError."""
-    from tokpit.ops.environments import find_environments, holding
+    from tokpit.ops.host.environments import find_environments, holding
 
     found = await find_environments(session, host, fresh=fresh)
     if what == "program":

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 async def save_profile(console: TokpitApp) -> None:
     """Ask for a name, save, and say where; what could not be saved is a notice."""
-    from tokpit.ops.profiles import save_from
+    from tokpit.ops.lifecycle.profiles import save_from
 
     server = console.view.server
     if server is None or not server.alive:

@@ -16,7 +16,7 @@ from tokpit.ui.text import safe
 
 if TYPE_CHECKING:
     from tokpit.ops.alarms import Alarm, Book
-    from tokpit.ops.replay import Player
+    from tokpit.ops.records.replay import Player
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tokpit.cli.context import Options
 from tokpit.cli.main import tokpit
 from tokpit.errors import UsageError
 from tokpit.insight.digest import KEPT_ROWS
-from tokpit.ops.diagnose_files import digest_lines
+from tokpit.ops.diagnose.files import digest_lines
 
 _SWEEP = """concurrency,requests,ok,err,elapsed_s,output_tps
 1,8,8,0,133.8,61.2

@@ -11,8 +11,8 @@ from tokpit.cli.sweep_table import seconds, show_levels
 from tokpit.domain.run import Level, Run
 from tokpit.load.plan import Plan
 from tokpit.load.results import Outcome
-from tokpit.ops.sweep_checks import judged, level_of
-from tokpit.ops.sweep_server import Seen
+from tokpit.ops.sweep.checks import judged, level_of
+from tokpit.ops.sweep.server import Seen
 
 PLAN = Plan(url="http://h", levels=(12,), max_tokens=500)
 

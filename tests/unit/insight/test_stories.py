@@ -7,7 +7,7 @@ import pytest
 from insight_logs import decode, diagnosed
 from insight_tools import codes, findings, one, sweep
 from tokpit.insight.facts import parse_facts
-from tokpit.ops.diagnose import Gathered, judge
+from tokpit.ops.diagnose.run import Gathered, judge
 
 _FIRST = {
     "max_running_requests": 9,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from insight_logs import access, decode, prefill, spec, stamp, stats
-from tokpit.ops.diagnose import Sources, diagnose_files
+from tokpit.ops.diagnose.run import Sources, diagnose_files
 
 NOTES = {
     *("ROOFLINE", "OPERATING_POINT", "LATENCY_BY_LITTLE", "SPEC_STEP_COST", "LAST_WAVE", "ONE_AT_A_TIME"),

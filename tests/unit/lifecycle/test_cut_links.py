@@ -17,7 +17,7 @@ from tokpit.config.inventory import Inventory
 from tokpit.domain.records import LinkState, Operation
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import HostError, LoadError
-from tokpit.ops.launch import Launched
+from tokpit.ops.lifecycle.launch import Launched
 from tokpit.ops.session import Session
 from tokpit.sim.host import SimHost
 

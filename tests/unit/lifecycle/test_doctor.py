@@ -12,9 +12,9 @@ from tokpit.config.inventory import Inventory
 from tokpit.domain.hostspec import HostSpec
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import LaunchError
-from tokpit.ops.doctor import examine
-from tokpit.ops.environments import cache_path, find_environments, holding
-from tokpit.ops.searched import searched
+from tokpit.ops.diagnose.searched import searched
+from tokpit.ops.host.doctor import examine
+from tokpit.ops.host.environments import cache_path, find_environments, holding
 from tokpit.ops.session import Session
 from tokpit.probes.checkup import parse_checkup
 from tokpit.probes.environments import Found, environments_script, parse_environments

@@ -14,10 +14,10 @@ from lifecycle_tools import make_engine
 from tokpit.cli.history import as_document
 from tokpit.engines.flagkit.echo import read_echo
 from tokpit.engines.flagkit.shelltext import started_in
-from tokpit.ops.deployments import Past, explanations, key_of, look_back, spec_of
-from tokpit.ops.diagnose import Sources, diagnose_all
-from tokpit.ops.remembered import Deployment, deployments
-from tokpit.ops.searched import searched
+from tokpit.ops.diagnose.run import Sources, diagnose_all
+from tokpit.ops.diagnose.searched import searched
+from tokpit.ops.host.deployments import Past, explanations, key_of, look_back, spec_of
+from tokpit.ops.host.remembered import Deployment, deployments
 from tokpit.ops.session import Session
 from tokpit.probes.deployments import Piece, deployments_script, parse_pieces
 from tokpit.probes.environments import Found

@@ -11,8 +11,8 @@ import pytest
 
 from tokpit.domain.hostspec import HostSpec
 from tokpit.errors import LaunchError, StopError
-from tokpit.ops import managers
-from tokpit.ops.managers import Manager, parse_unit
+from tokpit.ops.lifecycle import managers
+from tokpit.ops.lifecycle.managers import Manager, parse_unit
 from tokpit.probes.cgroup import Keeper, keeper_of
 from tokpit.probes.family import Member, kill_script, parse_family, parse_processes, tree_of
 from tokpit.transport.local import LocalHost

@@ -9,7 +9,7 @@ import pytest
 
 from tokpit.domain.hostspec import HostSpec
 from tokpit.domain.records import GpuProcess
-from tokpit.ops.occupants import _running, told, told_apart
+from tokpit.ops.lifecycle.occupants import _running, told, told_apart
 from tokpit.probes.processes import ProcessTable, parse
 from tokpit.transport.local import LocalHost
 

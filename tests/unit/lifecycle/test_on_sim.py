@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tokpit.config.inventory import Inventory
-from tokpit.ops.doctor import examine
-from tokpit.ops.occupants import occupants, sentences
+from tokpit.ops.host.doctor import examine
+from tokpit.ops.lifecycle.occupants import occupants, sentences
 from tokpit.ops.session import Session
 from tokpit.sim.host import SimHost
 

@@ -14,8 +14,8 @@ from tokpit.domain.hostfacts import HostFacts, ModelFacts
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import ConfigError
 from tokpit.insight.prediction import kv_bytes_per_token, predicted
-from tokpit.ops.launch import Launched
-from tokpit.ops.profiles import overridden, plain, profile_spec, save_from
+from tokpit.ops.lifecycle.launch import Launched
+from tokpit.ops.lifecycle.profiles import overridden, plain, profile_spec, save_from
 from tokpit.ops.session import Session
 
 

@@ -19,9 +19,9 @@ from sshd import SSHD_MISSING, Sshd
 from tokpit.config.inventory import Inventory
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import StartFailed, UsageError
-from tokpit.ops.launch import Launched
-from tokpit.ops.nodes import behind
-from tokpit.ops.rank_logs import interleave, read_all
+from tokpit.ops.lifecycle.launch import Launched
+from tokpit.ops.lifecycle.nodes import behind
+from tokpit.ops.lifecycle.rank_logs import interleave, read_all
 from tokpit.ops.session import Session
 
 

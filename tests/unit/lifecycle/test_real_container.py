@@ -15,7 +15,7 @@ import pytest
 from process_tools import alive
 from tokpit.domain.hostspec import HostSpec
 from tokpit.errors import LaunchError
-from tokpit.ops import managers
+from tokpit.ops.lifecycle import managers
 from tokpit.transport.detached import read_states, start_detached
 from tokpit.transport.local import LocalHost
 from tokpit.transport.methods import Container

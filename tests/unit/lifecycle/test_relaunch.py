@@ -16,11 +16,11 @@ from sshd import Sshd
 from tokpit.config.inventory import Inventory
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import LaunchError, StartFailed
-from tokpit.ops import relaunch, stop
 from tokpit.ops.difference import differences
 from tokpit.ops.gate import ConfirmRequest
-from tokpit.ops.launch import Launched, plan
-from tokpit.ops.managers import Manager
+from tokpit.ops.lifecycle import relaunch, stop
+from tokpit.ops.lifecycle.launch import Launched, plan
+from tokpit.ops.lifecycle.managers import Manager
 from tokpit.ops.session import Session
 
 BOOM = "ValueError: no room for the cache"

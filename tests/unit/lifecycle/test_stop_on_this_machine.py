@@ -13,8 +13,8 @@ import pytest
 from lifecycle_tools import serve
 from process_tools import alive
 from tokpit.errors import StopError, TargetError
+from tokpit.ops.lifecycle.stop import Stopped
 from tokpit.ops.session import Session
-from tokpit.ops.stop import Stopped
 
 
 async def stop(session: Session, port: int, **args: object) -> Stopped:

@@ -12,8 +12,8 @@ from tokpit.cli.context import Options
 from tokpit.cli.main import tokpit
 from tokpit.domain.run import Run
 from tokpit.errors import UsageError
-from tokpit.ops import baseline
-from tokpit.ops.check_judge import speed_item
+from tokpit.ops.check.judge import speed_item
+from tokpit.ops.records import baseline
 from tokpit.store.history import History
 
 _TABLE = "concurrency,requests,ok,err,elapsed_s,output_tps\n1,8,8,0,100,{0}\n8,16,16,0,50,{1}\n"

@@ -8,7 +8,7 @@ from tokpit.domain.records import LogRecord
 from tokpit.domain.run import Level, Run
 from tokpit.domain.settings import Settings
 from tokpit.engines.registry import engine
-from tokpit.ops.check_judge import (
+from tokpit.ops.check.judge import (
     effects,
     flags_item,
     log_item,

@@ -11,7 +11,7 @@ import pytest
 from tokpit.config.inventory import Inventory
 from tokpit.domain.run import Level, Run
 from tokpit.errors import TargetError
-from tokpit.ops.diagnose import Sources, diagnose_all
+from tokpit.ops.diagnose.run import Sources, diagnose_all
 from tokpit.ops.session import Session
 from tokpit.sim.host import SimHost
 

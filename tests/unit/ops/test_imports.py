@@ -13,9 +13,9 @@ from tokpit.cli.context import Options
 from tokpit.cli.main import tokpit
 from tokpit.domain.run import Run
 from tokpit.errors import UsageError
-from tokpit.ops.imports import Given, joined, known
-from tokpit.ops.report import document_of, judged
-from tokpit.ops.run_files import read_runs
+from tokpit.ops.records.imports import Given, joined, known
+from tokpit.ops.records.report import document_of, judged
+from tokpit.ops.records.run_files import read_runs
 from tokpit.report import FORMATS
 
 DATA = Path(__file__).parents[2] / "data" / "bench_results"

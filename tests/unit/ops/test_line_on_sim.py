@@ -13,7 +13,7 @@ from tokpit.config.inventory import Inventory
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import LaunchError, StartFailed, StopError, TargetError
 from tokpit.ops.gate import ConfirmRequest, Refused
-from tokpit.ops.launch import plan
+from tokpit.ops.lifecycle.launch import plan
 from tokpit.ops.session import Session
 from tokpit.sim.host import SimHost
 

@@ -15,9 +15,9 @@ from tokpit.config.inventory import Inventory
 from tokpit.domain.hostspec import HostSpec
 from tokpit.domain.records import LogBatch, Operation, Sample
 from tokpit.errors import StoreError, UsageError
-from tokpit.ops import recording as ops_recording
-from tokpit.ops.recording import Recorder, new_ring, rings, save_ring
-from tokpit.ops.replay import ReplaySession
+from tokpit.ops.records import recording as ops_recording
+from tokpit.ops.records.recording import Recorder, new_ring, rings, save_ring
+from tokpit.ops.records.replay import ReplaySession
 from tokpit.ops.session import Session
 from tokpit.store.live import LiveStore
 from tokpit.store.past import at_moment, state

@@ -8,8 +8,8 @@ from sweep_tools import level_result, page, sample
 from tokpit.domain.records import GpuProcess, GpuRecord, GpuSample
 from tokpit.load.plan import Plan
 from tokpit.load.results import Check, LevelResult
-from tokpit.ops.sweep_checks import judged, level_of, void
-from tokpit.ops.sweep_server import Seen, slowed
+from tokpit.ops.sweep.checks import judged, level_of, void
+from tokpit.ops.sweep.server import Seen, slowed
 
 PLAN = Plan(url="http://h", levels=(12,), max_tokens=500)
 STEADY = tuple(sample(float(t)) for t in range(1, 11))

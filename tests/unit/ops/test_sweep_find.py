@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep_tools import level_result
-from tokpit.ops.sweep_find import Search, meets_slo
+from tokpit.ops.sweep.find import Search, meets_slo
 
 LADDER = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 

@@ -22,8 +22,8 @@ from tokpit.domain.server import ServerInfo
 from tokpit.errors import HostError, LoadError, RemoteFailed
 from tokpit.load import events
 from tokpit.load.plan import Plan
-from tokpit.ops.sweep_from import Here, choose
-from tokpit.ops.sweep_onhost import OnHost, candidates, find_on_host
+from tokpit.ops.sweep.onhost import OnHost, candidates, find_on_host
+from tokpit.ops.sweep.place import Here, choose
 from tokpit.transport.local import LocalHost
 from tokpit.transport.open import open_host
 from tokpit.transport.ssh import SshHost
@@ -153,7 +153,7 @@ import asyncio, sys
 import msgspec
 from tokpit.domain.hostspec import HostSpec
 from tokpit.load.plan import Plan
-from tokpit.ops.sweep_onhost import find_on_host
+from tokpit.ops.sweep.onhost import find_on_host
 from tokpit.transport.open import open_host
 
 async def main():
@@ -186,7 +186,7 @@ _PATH = {"PYTHONPATH": str(Path(__file__).parents[3] / "src")}
 
 async def test_a_silence_ends_it(source: OnHost, sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
     """A link may die without telling either end."""
-    monkeypatch.setattr("tokpit.ops.sweep_onhost.PATIENCE_S", 0.5)
+    monkeypatch.setattr("tokpit.ops.sweep.onhost.PATIENCE_S", 0.5)
     await source.close()
     async with ScriptServer(lambda body, index: [role(), token(), HOLD]) as server:
         plan = Plan(url=server.url, model="m", levels=(1,), requests=2, warmup=0)

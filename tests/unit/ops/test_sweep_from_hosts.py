@@ -22,7 +22,7 @@ from tokpit.load.member import Frames, look, shift
 from tokpit.load.records import Part, frame
 from tokpit.load.stream import Exchange
 from tokpit.ops.session import Session
-from tokpit.ops.sweep_plan import read_hosts
+from tokpit.ops.sweep.plan import read_hosts
 
 NAMES = ("load1", "load2", "load3")
 AHEAD_S = 5000

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tokpit.errors import UsageError
-from tokpit.ops.sweep_plan import read_args, read_dataset, read_headers, read_rates, read_seconds, read_slo
+from tokpit.ops.sweep.plan import read_args, read_dataset, read_headers, read_rates, read_seconds, read_slo
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from tokpit.collect.jobs import server_of
 from tokpit.domain.job import BatchJob, BatchRequest
 from tokpit.engines.registry import engine
 from tokpit.errors import UsageError
-from tokpit.ops.batch import batch_script
-from tokpit.ops.slurm import ended, waits
-from tokpit.ops.sweep_from import read_slurm
+from tokpit.ops.lifecycle.batch import batch_script
+from tokpit.ops.lifecycle.slurm import ended, waits
+from tokpit.ops.sweep.place import read_slurm
 from tokpit.probes.slurm import expand, parse, seconds
 
 DOWN = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"

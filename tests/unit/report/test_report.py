@@ -19,9 +19,9 @@ from tokpit.cli.main import tokpit
 from tokpit.domain.run import Run
 from tokpit.errors import StoreError, UsageError
 from tokpit.insight.versus import versus
-from tokpit.ops.report import document_of, write
-from tokpit.ops.sweep_advice import findings_of
-from tokpit.ops.sweep_advice import stored as as_stored
+from tokpit.ops.records.report import document_of, write
+from tokpit.ops.sweep.advice import findings_of
+from tokpit.ops.sweep.advice import stored as as_stored
 from tokpit.report import FORMATS
 from tokpit.report.document import Chart, Curve
 from tokpit.report.svg import svg

@@ -17,7 +17,7 @@ from tokpit.domain.hostspec import HostSpec
 from tokpit.domain.records import ActionRecord, LogBatch, Record, ServersRecord
 from tokpit.domain.text import mask_secrets
 from tokpit.errors import StoreError, UsageError
-from tokpit.ops.recording import cut, moment
+from tokpit.ops.records.recording import cut, moment
 from tokpit.store.live import LiveStore
 from tokpit.store.past import state
 from tokpit.store.recording.format import Decoder, Encoder, Head, suspicious

@@ -10,7 +10,7 @@ import pytest
 from process_tools import until_gone
 from sshd import ACCOUNTS_MISSING, Account, Sshd
 from tokpit.config.inventory import Inventory
-from tokpit.ops.doctor import examine
+from tokpit.ops.host.doctor import examine
 from tokpit.ops.session import Session
 from tokpit.transport.detached import process_alive, signal_group, start_detached
 from tokpit.transport.ssh import SshHost

@@ -12,8 +12,8 @@ from tokpit.domain.finding import Finding
 from tokpit.domain.records import Sample
 from tokpit.errors import TargetError
 from tokpit.insight.facts import Facts
-from tokpit.ops.check import Checked
-from tokpit.ops.check_judge import Item
+from tokpit.ops.check.judge import Item
+from tokpit.ops.check.run import Checked
 from tokpit.ui.screens.diagnose import DiagnoseScreen
 
 FINDINGS = (

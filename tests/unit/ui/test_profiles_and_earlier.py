@@ -15,7 +15,7 @@ from tokpit.config.inventory import Inventory
 from tokpit.config.profiles import Profile, load_profile, profile_path, save_profile
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import UsageError
-from tokpit.ops.environments import Kept, cache_path
+from tokpit.ops.host.environments import Kept, cache_path
 from tokpit.ops.session import Session
 from tokpit.probes.environments import Environment, Found
 from tokpit.sim.host import SimHost

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from console_screen import console, rows, shows, text, until
 from console_snapshot import colours_of_the_theme, compare, snapshot
-from tokpit.ops.replay import ReplaySession
+from tokpit.ops.records.replay import ReplaySession
 from tokpit.ui.screens.help import HelpScreen
 from tokpit.ui.screens.launch import LaunchScreen
 from tokpit.ui.screens.relaunch import RelaunchScreen

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tmux_screen import RECORDING, TMUX, Terminal, stand_in
-from tokpit.ops.recording import rings
+from tokpit.ops.records.recording import rings
 
 pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not here")
 

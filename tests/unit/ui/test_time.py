@@ -10,7 +10,7 @@ from console_feed import HOST, Recorder, fill, server
 from console_screen import console, rows, shows, text, until
 from tokpit.domain.hostspec import HostSpec
 from tokpit.domain.records import GpuRecord, HostRecord, LogBatch, Record, Sample
-from tokpit.ops.replay import ReplaySession
+from tokpit.ops.records.replay import ReplaySession
 from tokpit.store.live import LiveStore, LogRing
 from tokpit.store.recording.format import Head
 from tokpit.store.recording.writer import FileSink

@@ -13,12 +13,12 @@ from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.domain.text import mask_secrets
 from tokpit.domain.tuning import CurvePoint
 from tokpit.errors import LaunchError, TokpitError, UsageError
-from tokpit.ops import launch
 from tokpit.ops.difference import differences, map_differences
 from tokpit.ops.gate import Prepared
-from tokpit.ops.launch import Plan
+from tokpit.ops.lifecycle import launch
+from tokpit.ops.lifecycle.launch import Plan
 from tokpit.ops.progress import Progress
-from tokpit.ops.sweep_plan import read_args
+from tokpit.ops.sweep.plan import read_args
 from tokpit.ops.targets import resolve_server
 from tokpit.ops.tuning.place import Place, digest
 from tokpit.ops.tuning.plan import check_none_open, first_of, server_word

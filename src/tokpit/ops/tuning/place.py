@@ -17,8 +17,9 @@ from tokpit.domain.run import Level, Run
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec
 from tokpit.errors import HostError, LaunchError, TargetError, TokpitError
-from tokpit.ops import gate, launch, managers, ready, relaunch, stop
-from tokpit.ops.launch import Plan
+from tokpit.ops import gate
+from tokpit.ops.lifecycle import launch, managers, ready, relaunch, stop
+from tokpit.ops.lifecycle.launch import Plan
 from tokpit.ops.progress import Progress
 from tokpit.store.journal import First
 from tokpit.transport.base import Host

@@ -16,10 +16,11 @@ from tokpit.engines.base import Engine, FlagSpec
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import TargetError, TokpitError, UsageError
 from tokpit.insight.roofline import Roofline, roofline
-from tokpit.ops import environment, managers, relaunch, stop
-from tokpit.ops.schema import installed_schema
-from tokpit.ops.sweep_advice import facts_of
-from tokpit.ops.sweep_plan import read_args
+from tokpit.ops.host import environment
+from tokpit.ops.host.schema import installed_schema
+from tokpit.ops.lifecycle import managers, relaunch, stop
+from tokpit.ops.sweep.advice import facts_of
+from tokpit.ops.sweep.plan import read_args
 from tokpit.ops.targets import resolve_server
 from tokpit.store.journal import First, entries
 from tokpit.tune import estimate, suggest
@@ -199,7 +200,7 @@ async def _times(session: Session, info: ServerInfo, experiment: Experiment, lev
 async def _roofline(session: Session, ready: Ready) -> Roofline | None:
     """The ceiling of steps on this host's GPUs; None where weights or bandwidth are not known."""
     from tokpit.domain.run import Run
-    from tokpit.ops.sweep_advice import frozen_facts
+    from tokpit.ops.sweep.advice import frozen_facts
 
     state = session.store.servers.get(ready.info.id)
     spec = ready.first.spec

@@ -184,7 +184,7 @@ async def _run(
 
 def _again(experiment: Experiment, first: Any, begin: Mapping[str, Any]) -> Ready:
     from tokpit.domain.server import ServerInfo
-    from tokpit.ops.sweep_plan import read_args
+    from tokpit.ops.sweep.plan import read_args
     from tokpit.tune.space import choice_of
 
     info = msgspec.convert(begin["server"], ServerInfo)

@@ -149,11 +149,11 @@ class DiagnoseScreen(PumpedScreen):
         self.run_worker(self._look(), exclusive=True, exit_on_error=False)
 
     async def _look(self) -> None:
-        from tokpit.ops.diagnose import Sources, diagnose_all
+        from tokpit.ops.diagnose.run import Sources, diagnose_all
 
         panel = self.query_one(FindingsPanel)
         if self.view.player is not None or self.view.past is not None:
-            from tokpit.ops.diagnose_store import diagnose_store
+            from tokpit.ops.diagnose.store import diagnose_store
 
             then = diagnose_store(self.view.store, self.info.id)
             note = "from what was recorded up to this moment; the host itself was not asked"
@@ -246,9 +246,9 @@ class DiagnoseScreen(PumpedScreen):
             return
         texts = {"findings.txt": "\n\n".join(finding_text(finding, self.info.label) for finding in found) + "\n"}
         if self._found is not None:
-            from tokpit.ops.diagnose import Sources
-            from tokpit.ops.incident import incident_of
-            from tokpit.ops.report import document_of
+            from tokpit.ops.diagnose.run import Sources
+            from tokpit.ops.records.incident import incident_of
+            from tokpit.ops.records.report import document_of
             from tokpit.report import FORMATS
 
             incident = document_of(incident_of(Sources(target=self.info.label), self._found, "not kept"))

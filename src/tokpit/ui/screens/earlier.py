@@ -25,8 +25,8 @@ from tokpit.ui.widgets.levels import hanging
 from tokpit.ui.widgets.scrolled import ScrolledPanel
 
 if TYPE_CHECKING:
-    from tokpit.ops.deployments import Past
-    from tokpit.ops.remembered import Deployment
+    from tokpit.ops.host.deployments import Past
+    from tokpit.ops.host.remembered import Deployment
 
 
 class DeploymentPanel(ScrolledPanel):
@@ -50,7 +50,7 @@ class DeploymentPanel(ScrolledPanel):
         one, past = self.one, self.past
         if one is None or past is None:
             return []
-        from tokpit.ops.deployments import same
+        from tokpit.ops.host.deployments import same
 
         rows: list[Row] = []
         for server in past.running:
@@ -129,7 +129,7 @@ class EarlierScreen(PumpedScreen):
         self.run_worker(self._look(), exclusive=True, exit_on_error=False)
 
     async def _look(self) -> None:
-        from tokpit.ops.deployments import look_back
+        from tokpit.ops.host.deployments import look_back
 
         try:
             past = await look_back(self.view.session, self.host, compare=True)  # type: ignore[arg-type]  # a session of ops
@@ -179,7 +179,7 @@ class EarlierScreen(PumpedScreen):
 
     def action_again(self) -> None:
         """The launch form with what this one was started with."""
-        from tokpit.ops.deployments import spec_of
+        from tokpit.ops.host.deployments import spec_of
 
         one = self.query_one(DeploymentPanel).one
         if one is None:

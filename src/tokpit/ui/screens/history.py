@@ -172,7 +172,7 @@ class HistoryScreen(PumpedScreen):
 
     async def _noise(self, run: Run) -> None:
         """Read how much the older run's kind scatters; without it the usual noise is taken."""
-        from tokpit.ops.baseline import baseline_for
+        from tokpit.ops.records.baseline import baseline_for
 
         try:
             known = await baseline_for(await open_history(self.view.session), run)
@@ -206,7 +206,7 @@ class HistoryScreen(PumpedScreen):
 
     def action_plan(self) -> None:
         """A job planned from the picked runs, else from the one under the cursor."""
-        from tokpit.ops.sweep_advice import curve_points
+        from tokpit.ops.sweep.advice import curve_points
         from tokpit.ui.screens.plan import PlanScreen
 
         here = self.query_one(RunPanel).run
@@ -219,7 +219,7 @@ class HistoryScreen(PumpedScreen):
     def action_export(self) -> None:
         """The run under the cursor, or the two picked compared, as reports in every format."""
         from tokpit.insight.versus import versus
-        from tokpit.ops.report import document_of
+        from tokpit.ops.records.report import document_of
         from tokpit.report import FORMATS
         from tokpit.report.versus import versus_document
         from tokpit.ui.exporting import export

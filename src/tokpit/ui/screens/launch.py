@@ -15,7 +15,7 @@ from tokpit.domain.settings import LaunchSpec
 from tokpit.domain.text import mask_secrets
 from tokpit.engines.registry import titles
 from tokpit.errors import TokpitError
-from tokpit.ops.profiles import spec_of
+from tokpit.ops.lifecycle.profiles import spec_of
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.examining import Examiner
 from tokpit.ui.forms import LAUNCH_FIELDS, command_line, described, first_values, preview

@@ -1,0 +1,1 @@
+"""The sanity check after a launch."""

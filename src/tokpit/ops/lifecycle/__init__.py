@@ -1,0 +1,1 @@
+"""Servers started, changed, stopped and adopted, by every method."""

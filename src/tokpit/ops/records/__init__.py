@@ -1,0 +1,1 @@
+"""What is kept and given out: runs, reports, comparisons, baselines, imports, recordings."""

@@ -116,12 +116,22 @@ async def model_facts(host: Host, spec: LaunchSpec) -> ModelFacts:
     return parse_model(answer.out)[0]
 
 
+_LOG_PATH = """\
+stem=${XDG_STATE_HOME:-${HOME:-/tmp}/.local/state}/tokpit/logs/%s-$(date -u +%%Y%%m%%d-%%H%%M%%S)
+path=$stem.log n=1
+while [ -e "$path" ]; do n=$((n + 1)); path=$stem-$n.log; done
+printf '%%s\n' "$path"
+"""
+
+
 async def default_log_path(host: Host, spec: LaunchSpec) -> str:
-    """A fresh log file under the user's state folder on the host, named by engine, port and time."""
-    port = spec.settings.port or 0
-    answer = await host.run('printf "%s\\n%s\\n" "${XDG_STATE_HOME:-$HOME/.local/state}" "$(date -u +%Y%m%d-%H%M%S)"')
-    folder, stamp = [*answer.out.strip().splitlines(), "", ""][:2]
-    return posixpath.join(folder or "/tmp", "tokpit", "logs", f"{spec.engine}-{port}-{stamp}.log")  # noqa: S108
+    """A fresh log file under the user's state folder on the host, named by engine, port and time.
+
+    A start and the next may fall in one second: no name is given twice. Raises RemoteFailed.
+    """
+    stem = f"{spec.engine}-{spec.settings.port or 0}"
+    answer = await host.run(_LOG_PATH % quote([stem]), check=True)
+    return answer.out.strip()
 
 
 async def file_size(host: Host, path: str) -> int:

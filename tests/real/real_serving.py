@@ -18,7 +18,7 @@ from process_tools import alive
 from sshd import Sshd
 
 CAP, STEPS, TOKENS = 3, 3, 96
-LEVELS, REQUESTS = (1, 3, 6, 9), 9
+LEVELS, REQUESTS = (1, 3, 6, 9), 30
 
 
 @dataclass

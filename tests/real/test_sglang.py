@@ -47,7 +47,9 @@ def test_a_sweep_past_the_cap_is_seen_live_in_log_and_metrics(served: check.Serv
     slots = check.CAP * SLOTS_PER_REQUEST
     arithmetic = f"floor({slots} state slots / {SLOTS_PER_REQUEST} per request) = {check.CAP}"
     check.plateau(served, run, "QUEUE_LIMITED_BY_STATE_SLOTS", arithmetic, "not by compute")
-    check.acceptance([level["result"]["accept_len"] for level in run["levels"]], real_model.accepted_length())
+    told = [accepted for level in run["levels"] if (accepted := level["result"]["accept_len"]) is not None]
+    assert len(told) > 1, "a level may fall between two readings of the metrics, not all of them"
+    check.acceptance(told, real_model.accepted_length())
     drafts = [f["accept_len"] for f in watched if f.get("gen_tps", 0) > 0 and f.get("accept_len", 0) > 0]
     check.acceptance(drafts, real_model.accepted_length())
     # Two of the three slots that a request reserves are in use while it runs.
@@ -86,7 +88,7 @@ def test_relaunch_without_drafts(served: check.Served) -> None:
 
 
 def test_stop_lets_an_open_stream_end_and_leaves_nothing(served: check.Served) -> None:
-    stream = Stream(served.port, "hybrid", 400)
+    stream = Stream(served.port, "hybrid", 1000)
     stream.until_tokens()
     assert not stream.ended
     check.stopped(served)

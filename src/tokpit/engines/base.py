@@ -152,6 +152,8 @@ class Engine(Protocol):
     """What the command line of its server or of a worker contains, in any case: one of these."""
     env_prefixes: Sequence[str]
     """How the environment variables that change its ways begin."""
+    drains: bool
+    """TERM to its main process alone lets open requests end; to its workers as well it cuts them off."""
 
     @property
     def traces(self) -> Traces:

@@ -24,6 +24,7 @@ class FolderEngine:
     packages: Sequence[str] = ()
     process_words: Sequence[str] = ()
     env_prefixes: Sequence[str] = ()
+    drains: bool = False
 
     @property
     def host_cache_reserve_bytes(self) -> int | None:

@@ -22,6 +22,7 @@ class SglangEngine(FolderEngine):
     packages = ("sglang",)
     process_words = ("sglang",)
     env_prefixes = ("SGLANG_", "SGL_")
+    drains = True
 
     @property
     def host_cache_reserve_bytes(self) -> int:

@@ -1,7 +1,8 @@
 """Stop: exactly what was recorded, verified before each signal; gone means processes, GPU memory and port.
 
-TERM goes to the server's own process group, or through its keeper (systemd, docker); KILL only to what remains of the
-processes that were recorded before, wherever they moved. Nothing is ever found by a name pattern.
+TERM goes to the server's own process group, to its main process alone where that drains, or through its keeper
+(systemd, docker); KILL only to what remains of the processes that were recorded before, wherever they moved. Nothing is
+ever found by a name pattern.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 from tokpit.domain.records import Mark, PhaseRecord
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.text import decode_line
+from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import StopError, TargetError, TokpitError
 from tokpit.ops.gate import Prepared
 from tokpit.ops.lifecycle import footprint, managers, orphans, slurm
@@ -61,6 +63,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     before: footprint.Footprint
     manager: managers.Manager | None = None
     roots: tuple[Member, ...] = ()
+    drains: bool = False
+    """The main process ends its workers itself, once their requests have ended: TERM is for it alone."""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -70,7 +74,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         elif self.roots:
             first = f"kill -TERM {' '.join(str(root.pid) for root in self.roots)}"
         else:
-            first = f"kill -TERM -{self.info.pgid}"
+            first = f"kill -TERM {self.info.pid}" if self.drains else f"kill -TERM -{self.info.pgid}"
         pids = " ".join(map(str, self.before.family.pids))
         return first, f"kill -KILL {pids}  # only what is left after {TERM_WAIT_S:g} s"
 
@@ -144,7 +148,8 @@ async def plan(host: Host, info: ServerInfo) -> Job:
     roots: tuple[Member, ...] = ()
     if manager is None and info.pgid != info.pid and not state.only_tree_of(info.pid):
         roots = (Member(info.pid, info.start_ticks),)
-    return Job(info=info, before=before, manager=manager, roots=roots)
+    drains = manager is None and not roots and engine_of(info.engine).drains
+    return Job(info=info, before=before, manager=manager, roots=roots, drains=drains)
 
 
 async def _plan_orphan(session: Session, text: str) -> Job:
@@ -193,8 +198,8 @@ async def _end(host: Host, job: Job, progress: Progress, term_wait_s: float) -> 
     if job.manager is not None:
         await managers.ask(host, job.manager, "stop", wait_s=term_wait_s)
         signal = f"{job.manager.command('stop')[2 if job.manager.sudo else 0]} stop"
-    elif job.roots:
-        answer = await host.run(probe.kill_script(job.roots, "TERM"))
+    elif job.roots or job.drains:
+        answer = await host.run(probe.kill_script(job.roots or (Member(info.pid, info.start_ticks),), "TERM"))
         if not answer.out.strip() and answer.err.strip():
             raise StopError(f"{info.label}: TERM was not delivered: {decode_line(answer.stderr.strip())}")
     else:
@@ -220,9 +225,13 @@ async def _wait_gone(host: Host, job: Job, wait_s: float) -> tuple[Member, ...]:
     """What is still alive of the recorded processes and their group once all are gone or the time is over."""
     info, members = job.info, job.before.family.members
     deadline = host.now() + wait_s
+    told = not job.drains
     while True:
         answer = await host.run(probe.alive_script(members))
         left = probe.parse_alive(answer.out, members)
+        if left and not told and all(member.pid != info.pid for member in left):
+            await host.run(probe.kill_script(left, "TERM"))  # workers that the main process did not take with it
+            told = True
         if not left and not job.roots and info.pgid == info.pid:
             left = await _late(host, info)
         if not left or host.now() > deadline:

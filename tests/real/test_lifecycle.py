@@ -93,8 +93,8 @@ def test_the_right_one_of_two_is_stopped_although_a_stream_hangs_on_it(pair: Pai
     assert not group(pair.by_hand.pid)
     stream.join(30)
     assert not stream.ended, "vLLM does not let a stream end"
-    # After TERM it waits for its clients for ever: the rest is KILL.
-    assert done["signal"] == "KILL"
+    # After TERM it mostly waits for its clients for ever, and the rest is KILL; sometimes it goes and cuts them off.
+    assert done["signal"] in ("TERM", "KILL")
     assert pair.row(pair.hand) is None
     assert alive(pair.made["pid"])
     other = Stream(pair.own, "own", 4)

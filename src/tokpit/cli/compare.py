@@ -70,27 +70,12 @@ def _named(run: Any) -> dict[str, Any]:
 
 def show(one: Versus) -> None:
     """Print one comparison."""
-    from tokpit.insight.comparison import change, figure
-    from tokpit.insight.measures import METRICS
+    from tokpit.insight.comparison import cells
 
     found = one.comparison
     click.echo(sanitize(f"{one.before.id} -> {one.after.id}  {one.after.model or one.after.target}"))
-    sure = "" if found.confidence == "sure" else f" ({found.confidence})"
-    click.echo(sanitize(f"{found.sentence}{sure}"))
-    units = {metric.name: metric for metric in METRICS}
-    rows = [
-        (
-            units[pair.metric].label + ("" if pair.steady else " (whole run)"),
-            pair.level,
-            figure(pair.before, units[pair.metric].unit),
-            figure(pair.after, units[pair.metric].unit),
-            change(pair.ratio),
-            f"{change(pair.interval[0])} to {change(pair.interval[1])}" if pair.interval is not None else None,
-            f"±{pair.band:.0%}" + (f" ({pair.band_runs} runs)" if pair.band_runs else ""),
-            pair.verdict,
-        )
-        for pair in found.pairs
-    ]
+    click.echo(sanitize(found.told))
+    rows = [cells(pair, " ({} runs)") for pair in found.pairs]
     if rows:
         click.echo()
         head = ("METRIC", "LEVEL", "BEFORE", "AFTER", "CHANGE", "95% INTERVAL", "NOISE", "VERDICT")

@@ -14,6 +14,7 @@ from tokpit.insight.intervals import SHARE, t_quantile
 from tokpit.insight.measures import METRICS, Key, Metric, estimate, grouped, key_name, steady_everywhere
 from tokpit.insight.words import listed, num, percent, seconds
 
+_BY_NAME = {metric.name: metric for metric in METRICS}
 BETTER, WORSE, SAME, OPEN = "better", "worse", "same", "within noise"
 _MANY = 10_000
 """Degrees of freedom at which Student's t is the normal distribution."""
@@ -69,6 +70,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     pairs: tuple[Pair, ...]
     cautions: tuple[str, ...] = ()
     """Why the two may not be comparable as they are."""
+
+    @property
+    def told(self) -> str:
+        """The sentence, with the confidence where it is not sure."""
+        return self.sentence if self.confidence == "sure" else f"{self.sentence} ({self.confidence})"
 
     @property
     def regressed(self) -> bool:
@@ -184,6 +190,24 @@ def change(ratio: float) -> str:
 def figure(value: float, unit: str) -> str:
     """A value with its unit."""
     return seconds(value) if unit == "s" else f"{num(value, 4)} {unit}"
+
+
+def cells(pair: Pair, runs: str) -> tuple[str | None, ...]:
+    """A row of a table: metric, level, before, after, change, 95 % interval, noise, verdict.
+
+    `runs` says behind the noise how many runs it is of, where there are any: a pattern such as `" of {} runs"`.
+    """
+    metric = _BY_NAME[pair.metric]
+    return (
+        metric.label + ("" if pair.steady else " (whole run)"),
+        pair.level,
+        figure(pair.before, metric.unit),
+        figure(pair.after, metric.unit),
+        change(pair.ratio),
+        f"{change(pair.interval[0])} to {change(pair.interval[1])}" if pair.interval is not None else None,
+        f"±{pair.band:.0%}" + (runs.format(pair.band_runs) if pair.band_runs else ""),
+        pair.verdict,
+    )
 
 
 def _metric_words(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tokpit.insight.comparison import change, figure
-from tokpit.insight.measures import METRICS
+from tokpit.insight.comparison import cells
 from tokpit.insight.versus import Versus
 from tokpit.report.document import Block, Document, Paragraph, Section, Table
 from tokpit.report.run import charts, facts, footer, when
@@ -17,25 +16,11 @@ def versus_document(found: Sequence[Versus]) -> Document:
     """The report of one or more comparisons with the same first run."""
     sections: list[Section] = []
     rows: list[dict[str, object]] = []
-    units = {metric.name: metric for metric in METRICS}
     for one in found:
         verdict = one.comparison
-        sure = "" if verdict.confidence == "sure" else f" ({verdict.confidence})"
-        blocks: list[Block] = [Paragraph(f"{verdict.sentence}{sure}", _TONES.get(verdict.verdict, ""))]
+        blocks: list[Block] = [Paragraph(verdict.told, _TONES.get(verdict.verdict, ""))]
         blocks += [Paragraph(caution) for caution in verdict.cautions]
-        table = [
-            [
-                units[pair.metric].label + ("" if pair.steady else " (whole run)"),
-                pair.level,
-                figure(pair.before, units[pair.metric].unit),
-                figure(pair.after, units[pair.metric].unit),
-                change(pair.ratio),
-                f"{change(pair.interval[0])} to {change(pair.interval[1])}" if pair.interval is not None else None,
-                f"±{pair.band:.0%}" + (f" of {pair.band_runs} runs" if pair.band_runs else ""),
-                pair.verdict,
-            ]
-            for pair in verdict.pairs
-        ]
+        table = [cells(pair, " of {} runs") for pair in verdict.pairs]
         head = ("Metric", "Level", "Before", "After", "Change", "95% interval", "Noise", "Verdict")
         blocks.append(Table(head=head, rows=table, right=frozenset({2, 3, 4})))
         blocks += charts(one.after.levels, (one.before,))

@@ -63,9 +63,21 @@ def word(value: object) -> str:
     return sanitize(value)[:300] if isinstance(value, str) else ""
 
 
-def in_ms(page: Page, pattern: Mapping[str, str], n: int) -> dict[str, Any] | None:
-    """A distribution from milliseconds: `pattern` maps mean, sd, p50, p90, p95, p99, min, max to keys of the page."""
-    return spread({name: number(page.get(key)) for name, key in pattern.items()}, n, scale=1e-3)
+def dist_in_ms(page: Page, name: str, n: int) -> dict[str, Any] | None:
+    """A distribution from milliseconds, under the keys of the engines' own clients: `median_ttft_ms`, `p99_ttft_ms`."""
+    keys = {"mean": f"mean_{name}_ms", "sd": f"std_{name}_ms", "p50": f"median_{name}_ms"}
+    keys |= {f"p{p}": f"p{p}_{name}_ms" for p in (90, 95, 99)}
+    return spread({figure: number(page.get(key)) for figure, key in keys.items()}, n, scale=1e-3)
+
+
+def per_request(page: Page) -> tuple[list[Any], list[Any], list[Any], list[int]] | None:
+    """Their single requests: TTFT s, gaps s and output tokens of each, and which have no error; None: not kept."""
+    ttfts, gaps, lengths = (page.get(name) for name in ("ttfts", "itls", "output_lens"))
+    if not (isinstance(ttfts, list) and isinstance(gaps, list) and isinstance(lengths, list)):
+        return None
+    errors = page.get("errors") or []
+    good = [i for i in range(min(len(ttfts), len(gaps), len(lengths))) if not (i < len(errors) and errors[i])]
+    return ttfts, gaps, lengths, good
 
 
 def spread(values: Mapping[str, float | None], n: int, *, scale: float = 1.0) -> dict[str, Any] | None:

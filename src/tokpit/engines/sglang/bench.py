@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tokpit.engines.benchkit.base import Page, Reading, in_ms, level, need, number, rows_of, word
+from tokpit.engines.benchkit.base import Page, Reading, dist_in_ms, level, need, number, per_request, rows_of, word
 
 
 class SglangResults:
@@ -43,12 +43,12 @@ class SglangResults:
                     output_tokens=need(page, "total_output_tokens"),
                     output_tps=number(page.get("output_throughput")),
                     prompt_tokens=number(page.get("total_input_tokens")),
-                    ttft=_dist(page, "ttft", ok),
-                    tpot=_dist(page, "tpot", ok),
-                    e2e=_dist(page, "e2e_latency", ok),
+                    ttft=dist_in_ms(page, "ttft", ok),
+                    tpot=dist_in_ms(page, "tpot", ok),
+                    e2e=dist_in_ms(page, "e2e_latency", ok),
                     accept_len=number(page.get("accept_length")),
                     peak_tps=number(page.get("max_output_tokens_per_s")),
-                    itl_s=_dist(page, "itl", int(need(page, "total_output_tokens"))),
+                    itl_s=dist_in_ms(page, "itl", int(need(page, "total_output_tokens"))),
                     cached_tokens=number(cache.get("total_cached_tokens")),
                     rows=_rows(page),
                 ),
@@ -65,18 +65,11 @@ def _plan(page: Page) -> dict[str, Any]:
     return plan
 
 
-def _dist(page: Page, name: str, n: int) -> dict[str, Any] | None:
-    keys = {"mean": f"mean_{name}_ms", "sd": f"std_{name}_ms", "p50": f"median_{name}_ms"}
-    return in_ms(page, keys | {f"p{p}": f"p{p}_{name}_ms" for p in (90, 95, 99)}, n)
-
-
 def _rows(page: Page) -> list[list[Any]] | None:
     """Single requests of `--output-details`; their gaps are per token, so they add up to the whole."""
-    ttfts, gaps, lengths = (page.get(name) for name in ("ttfts", "itls", "output_lens"))
-    if not (isinstance(ttfts, list) and isinstance(gaps, list) and isinstance(lengths, list)):
+    if (found := per_request(page)) is None:
         return None
-    errors = page.get("errors") or []
-    good = [i for i in range(min(len(ttfts), len(gaps), len(lengths))) if not (i < len(errors) and errors[i])]
+    ttfts, gaps, lengths, good = found
     totals = [(number(ttfts[i]) or 0.0) + sum(gaps[i]) for i in good]
     return rows_of([None] * len(good), [number(ttfts[i]) for i in good], totals, [int(lengths[i]) for i in good])
 

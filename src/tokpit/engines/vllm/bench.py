@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tokpit.engines.benchkit.base import Page, Reading, in_ms, level, need, number, rows_of, word
+from tokpit.engines.benchkit.base import Page, Reading, dist_in_ms, level, need, number, per_request, rows_of, word
 
 
 class VllmResults:
@@ -44,32 +44,25 @@ class VllmResults:
                     output_tokens=need(page, "total_output_tokens"),
                     output_tps=number(page.get("output_throughput")),
                     prompt_tokens=number(page.get("total_input_tokens")),
-                    ttft=_dist(page, "ttft", ok),
-                    tpot=_dist(page, "tpot", ok),
-                    e2e=_dist(page, "e2el", ok),
+                    ttft=dist_in_ms(page, "ttft", ok),
+                    tpot=dist_in_ms(page, "tpot", ok),
+                    e2e=dist_in_ms(page, "e2el", ok),
                     accept_len=accepted,
                     peak_tps=number(page.get("max_output_tokens_per_s")),
-                    itl_s=_dist(page, "itl", int(need(page, "total_output_tokens"))),
+                    itl_s=dist_in_ms(page, "itl", int(need(page, "total_output_tokens"))),
                     rows=_rows(page),
                 ),
             )
         ]
 
 
-def _dist(page: Page, name: str, n: int) -> dict[str, Any] | None:
-    keys = {"mean": f"mean_{name}_ms", "sd": f"std_{name}_ms", "p50": f"median_{name}_ms"}
-    return in_ms(page, keys | {f"p{p}": f"p{p}_{name}_ms" for p in (90, 95, 99)}, n)
-
-
 def _rows(page: Page) -> list[list[Any]] | None:
     """Single requests; a failed one has an error text, no tokens, and no latencies worth keeping."""
-    ttfts, gaps, lengths = (page.get(name) for name in ("ttfts", "itls", "output_lens"))
-    if not (isinstance(ttfts, list) and isinstance(gaps, list) and isinstance(lengths, list)):
+    if (found := per_request(page)) is None:
         return None
-    errors = page.get("errors") or []
+    ttfts, gaps, lengths, good = found
     starts = page.get("start_times") or []
     first = min((s for s in starts if number(s)), default=0.0)
-    good = [i for i in range(min(len(ttfts), len(gaps), len(lengths))) if not (i < len(errors) and errors[i])]
     latencies = page.get("latencies") or []
     totals = [number(latencies[i]) if i < len(latencies) else (number(ttfts[i]) or 0.0) + sum(gaps[i]) for i in good]
     return rows_of(

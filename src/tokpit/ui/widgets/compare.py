@@ -42,8 +42,7 @@ class ComparePanel(ScrolledPanel):
             return []
         found = self._judged(self.pair)
         said = found.comparison
-        sure = "" if said.confidence == "sure" else f" ({said.confidence})"
-        rows = hanging("", "fg", safe(said.sentence + sure), _TONES.get(said.verdict, "bold"), width)
+        rows = hanging("", "fg", safe(said.told), _TONES.get(said.verdict, "bold"), width)
         rows += [[], *self._levels(found, width), []]
         for judged in said.metrics:
             if judged.metric != "output_tps":

@@ -7,7 +7,8 @@ not. What was recorded before a stop is what must be gone after it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -104,6 +105,25 @@ def tree_of(output: str, pids: Iterable[int]) -> Family:
     return Family(members=tuple(table[key] for key in sorted(found)))
 
 
+def survivors_of(output: str, pid: int, start_ticks: int, pgid: int, seen: Mapping[int, int]) -> Family:
+    """What outlived a process that is gone, from the output of `family_script`.
+
+    `seen`: pid and start time of what was in its family before. Besides these: its group and session, where it led
+    them, for their number is given to nobody else while a member lives; and the descendants of all.
+    """
+    table = {key: member for key, member in parse_processes(sections(output).get("stat", "")).items()
+             if member.state not in "ZX"}  # fmt: skip
+    roots = {key for key, ticks in seen.items() if key in table and table[key].start_ticks == ticks}
+    if pgid == pid and pid not in table:
+        roots |= {
+            member.pid
+            for member in table.values()
+            if pid in (member.pgid, member.sid) and member.start_ticks >= start_ticks
+        }
+    found = _with_descendants(table, roots)
+    return Family(members=tuple(table[key] for key in sorted(found)))
+
+
 def _with_descendants(table: dict[int, Member], roots: set[int]) -> set[int]:
     children: dict[int, list[int]] = {}
     for member in table.values():
@@ -171,12 +191,67 @@ def shm_script(pids: Sequence[int]) -> str:
 
 def leftover_script(paths: Sequence[str]) -> str:
     """POSIX sh that prints which of these files still exist, with their sizes."""
-    import shlex
-
     return (
         f"for f in {shlex.join(paths)}; do "
         '[ -e "$f" ] && printf "%s %s\\n" "$(wc -c <"$f" | tr -d " ")" "$f"; done\nexit 0\n'
     )
+
+
+# Only what lies in the folder itself: people keep models in folders of their own below it.
+_NEW = rf"""
+[ -f "$since" ] || exit 0
+new=$(find {_SHM}/. -maxdepth 1 -type f -user "$(id -u)" -newer "$since" 2>/dev/null | sed 's,/\./,/,')
+[ -n "$new" ] || exit 0
+held=$({{ grep -o '{_SHM}/.*' /dev/null /proc/[0-9]*/maps; ls -l /proc/[0-9]*/fd; }} 2>/dev/null | awk -v but="$but" '
+  {{ split($0, part, "/"); file = "" }}
+  /^\/proc\/[0-9]+\/fd:$/ {{ at = part[3]; next }}
+  /^\/proc\/[0-9]+\/maps:/ {{ pid = part[3]; file = substr($0, index($0, ":") + 1) }}
+  / -> \/dev\/shm\// {{ pid = at; file = substr($0, index($0, " -> ") + 4) }}
+  file != "" && index(but, " " pid " ") == 0 {{ print file }}' | sort -u)
+free=$(printf '%s\n' "$new" | while IFS= read -r f; do
+  printf '%s\n' "$held" | grep -Fqx -e "$f" || printf '%s\n' "$f"; done)
+"""
+_SIZED = 'printf "%s %s\\n" "$(wc -c <"$f" | tr -d " ")" "$f"'
+
+
+def unheld_shm_script(since: str, *, but: Sequence[int] = ()) -> str:
+    """POSIX sh that prints the login's files in /dev/shm that are newer than a file and that no process holds.
+
+    `since`: that file as a shell word; where it is not there, nothing is printed. `but`: processes that do not count.
+    """
+    pids = " ".join(str(int(pid)) for pid in but)
+    return (
+        f'since={since}\nbut=" {pids} "\n{_NEW}'
+        f"""printf '%s\\n' "$free" | while IFS= read -r f; do [ -f "$f" ] && {_SIZED}; done\nexit 0\n"""
+    )
+
+
+def remove_shm_script(since: str, paths: Sequence[str]) -> str:
+    """POSIX sh that removes those of these files which `unheld_shm_script` would print now, and prints them."""
+    return (
+        f"since={since}\nbut=\n{_NEW}"
+        f"""for f in {shlex.join(paths)}; do printf '%s\\n' "$free" | grep -Fqx -e "$f" || continue\n"""
+        f"""  line=$({_SIZED}); rm -f -- "$f" && printf '%s\\n' "$line"; done\nexit 0\n"""
+    )
+
+
+def titles_script(pids: Sequence[int]) -> str:
+    """POSIX sh that prints a line a process: its pid and its command line, words apart by a space."""
+    listed = " ".join(str(int(pid)) for pid in pids)
+    return (
+        f"for p in {listed}; do t=$(tr '\\000\\n' '  ' <\"/proc/$p/cmdline\" 2>/dev/null) && "
+        'printf "%s %s\\n" "$p" "$t"; done\nexit 0\n'
+    )
+
+
+def parse_titles(output: str) -> dict[int, str]:
+    """Command lines by pid, safe to show, secrets as they are."""
+    found = {}
+    for line in output.splitlines():
+        pid, _, title = line.partition(" ")
+        if pid.isdecimal():
+            found[int(pid)] = sanitize(title).strip()
+    return found
 
 
 def parse_shm(output: str) -> tuple[SharedFile, ...]:

@@ -69,14 +69,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def lines(self) -> tuple[str, ...]:
         """The command lines as they are shown."""
+        return self.lines_within(TERM_WAIT_S)
+
+    def lines_within(self, wait_s: float) -> tuple[str, ...]:
+        """The same for another time to leave after TERM."""
         if self.manager is not None:
-            first = " ".join(self.manager.command("stop", wait_s=TERM_WAIT_S))
+            first = " ".join(self.manager.command("stop", wait_s=wait_s))
         elif self.roots:
             first = f"kill -TERM {' '.join(str(root.pid) for root in self.roots)}"
         else:
             first = f"kill -TERM {self.info.pid}" if self.drains else f"kill -TERM -{self.info.pgid}"
         pids = " ".join(map(str, self.before.family.pids))
-        return first, f"kill -KILL {pids}  # only what is left after {TERM_WAIT_S:g} s"
+        return first, f"kill -KILL {pids}  # only what is left after {wait_s:g} s"
 
 
 async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
@@ -170,7 +174,7 @@ async def look(host: Host, info: ServerInfo) -> GroupState:
     return parse_group(answer.out)
 
 
-async def stop(session: Session, host: Host, job: Job, *, term_wait_s: float) -> Stopped:
+async def stop(session: Session, host: Host, job: Job, *, term_wait_s: float, keep_record: bool = False) -> Stopped:
     """Stop what was planned and look what is left. Raises StopError where a process survives."""
     info = job.info
     progress = Progress(session.store, kind="stop", target=info.id, title=f"stop {info.label}", now=host.now)
@@ -180,7 +184,8 @@ async def stop(session: Session, host: Host, job: Job, *, term_wait_s: float) ->
     except TokpitError as error:
         progress.failed(error)
         raise
-    await _forget(host, info)
+    if not keep_record:
+        await forget(host, info)
     session.store.apply(PhaseRecord(info.id, host.now(), "gone"))
     session.store.apply(Mark(info.id, host.now(), "stop", f"stopped by {signal}"))
     await session.unwatch_server(info.id)
@@ -287,7 +292,8 @@ async def _aftermath(host: Host, job: Job, signal: str, progress: Progress) -> S
     )
 
 
-async def _forget(host: Host, info: ServerInfo) -> None:
+async def forget(host: Host, info: ServerInfo) -> None:
+    """Remove the record of a launch from the host, if there is one. Raises HostError."""
     from tokpit.transport.detached import read_states, remove_state
 
     for state in await read_states(host):

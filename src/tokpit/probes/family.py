@@ -198,40 +198,32 @@ def leftover_script(paths: Sequence[str]) -> str:
 
 
 # Only what lies in the folder itself: people keep models in folders of their own below it.
-_NEW = rf"""
+_FREE = rf"""
 [ -f "$since" ] || exit 0
-new=$(find {_SHM}/. -maxdepth 1 -type f -user "$(id -u)" -newer "$since" 2>/dev/null | sed 's,/\./,/,')
-[ -n "$new" ] || exit 0
 held=$({{ grep -o '{_SHM}/.*' /dev/null /proc/[0-9]*/maps; ls -l /proc/[0-9]*/fd; }} 2>/dev/null | awk -v but="$but" '
   {{ split($0, part, "/"); file = "" }}
   /^\/proc\/[0-9]+\/fd:$/ {{ at = part[3]; next }}
   /^\/proc\/[0-9]+\/maps:/ {{ pid = part[3]; file = substr($0, index($0, ":") + 1) }}
   / -> \/dev\/shm\// {{ pid = at; file = substr($0, index($0, " -> ") + 4) }}
   file != "" && index(but, " " pid " ") == 0 {{ print file }}' | sort -u)
-free=$(printf '%s\n' "$new" | while IFS= read -r f; do
-  printf '%s\n' "$held" | grep -Fqx -e "$f" || printf '%s\n' "$f"; done)
+for f in "$@"; do
+  case ${{f#{_SHM}/}} in */*) continue;; esac
+  [ -n "$(find "$f" -type f -user "$(id -u)" -newer "$since" 2>/dev/null)" ] || continue
+  printf '%s\n' "$held" | grep -Fqx -e "$f" && continue
+  size=$(wc -c <"$f" | tr -d " ")
 """
-_SIZED = 'printf "%s %s\\n" "$(wc -c <"$f" | tr -d " ")" "$f"'
 
 
-def unheld_shm_script(since: str, *, but: Sequence[int] = ()) -> str:
-    """POSIX sh that prints the login's files in /dev/shm that are newer than a file and that no process holds.
+def free_shm_script(paths: Sequence[str], since: str, *, but: Sequence[int] = (), remove: bool = False) -> str:
+    """POSIX sh that prints which of these files in /dev/shm are the login's, newer than a file, and held by nobody.
 
     `since`: that file as a shell word; where it is not there, nothing is printed. `but`: processes that do not count.
+    `remove`: removes what it prints.
     """
     pids = " ".join(str(int(pid)) for pid in but)
     return (
-        f'since={since}\nbut=" {pids} "\n{_NEW}'
-        f"""printf '%s\\n' "$free" | while IFS= read -r f; do [ -f "$f" ] && {_SIZED}; done\nexit 0\n"""
-    )
-
-
-def remove_shm_script(since: str, paths: Sequence[str]) -> str:
-    """POSIX sh that removes those of these files which `unheld_shm_script` would print now, and prints them."""
-    return (
-        f"since={since}\nbut=\n{_NEW}"
-        f"""for f in {shlex.join(paths)}; do printf '%s\\n' "$free" | grep -Fqx -e "$f" || continue\n"""
-        f"""  line=$({_SIZED}); rm -f -- "$f" && printf '%s\\n' "$line"; done\nexit 0\n"""
+        f'since={since}\nbut=" {pids} "\nset -- {shlex.join(paths)}\n{_FREE}'
+        f"""  {'rm -f -- "$f" && ' if remove else ""}printf '%s %s\\n' "$size" "$f"\ndone\nexit 0\n"""
     )
 
 

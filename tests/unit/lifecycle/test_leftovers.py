@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from console_screen import console, shows
 from lifecycle_tools import marked
 from process_tools import until_gone
 from sshd import Sshd
@@ -22,7 +23,7 @@ from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import LaunchError, StartFailed
 from tokpit.ops.gate import ConfirmRequest
 from tokpit.ops.session import Session
-from tokpit.probes.family import remove_shm_script, survivors_of, unheld_shm_script
+from tokpit.probes.family import free_shm_script, survivors_of
 from tokpit.probes.sections import mark as section
 
 SHM = Path("/dev/shm")
@@ -179,6 +180,25 @@ def test_with_yes_the_shell_is_told_what_went(
     assert not list(marked(mark))
 
 
+async def test_the_app_asks_in_one_dialog_that_lists_what_is_there(
+    session: Session, engine_dir: Path, mark: str, unused_tcp_port: int
+) -> None:
+    script = engine_dir / "bin" / "vllm"
+    script.write_text("#!/bin/sh\nsleep 600 &\necho 'ValueError: no room'\n")
+    session.assume_yes = False
+    session.add_host("box")
+    async with console(session, (80, 24)) as pilot:
+        spec = spec_of(script, unused_tcp_port, mark)
+        pilot.app.start_command("server.launch", spec=spec)  # type: ignore[attr-defined]
+        await shows(pilot, "start vllm on box", "Do it")
+        await pilot.click("#go")
+        await shows(pilot, "clear away what the failed start of", "still runs: pid", "sleep 600", "kill -TERM", "Do it")
+        (pid,) = marked(mark)
+        await pilot.click("#go")
+        await until_gone(pid)
+        await shows(pilot, "cleared")
+
+
 def test_of_shared_memory_only_what_is_new_own_and_held_by_nobody_is_taken(tmp_path: Path, segment: Path) -> None:
     def said(script: str) -> list[str]:
         done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
@@ -199,13 +219,13 @@ def test_of_shared_memory_only_what_is_new_own_and_held_by_nobody_is_taken(tmp_p
         with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as holder:
             assert holder.stdout is not None
             holder.stdout.readline()
-            word = f"'{since}'"
-            assert said(unheld_shm_script(word)) == [str(names["free ' x"])]
+            word, every = f"'{since}'", [*map(str, names.values()), str(folder / "weights"), f"{segment}.none"]
+            free = [str(names["free ' x"])]
+            assert said(free_shm_script(every, word)) == free
             held = {str(path) for name, path in names.items() if name != "old"}
-            assert set(said(unheld_shm_script(word, but=[holder.pid]))) == held
-            assert said(unheld_shm_script(f"'{since}-none'")) == []
-            everything = [*map(str, names.values()), str(folder / "weights")]
-            assert said(remove_shm_script(word, everything)) == [str(names["free ' x"])]
+            assert set(said(free_shm_script(every, word, but=[holder.pid]))) == held
+            assert said(free_shm_script(every, f"'{since}-none'")) == []
+            assert said(free_shm_script(every, word, remove=True)) == free
             assert sorted(name for name, path in names.items() if path.exists()) == ["mapped", "old", "open"]
             assert (folder / "weights").exists()
             holder.kill()

@@ -1,14 +1,14 @@
 """What a failed start left: processes that outlived it, files in shared memory. Listed, asked for, then cleared away.
 
 Nothing is found by a name. A process belongs to a start if it was in its family while the start was watched, if it is
-in the group or session that the start made, or if it descends from such a one; a file in /dev/shm, if it is the
-login's, newer than the start, and held by no process but these.
+in the group or session that the start made, or if it descends from such a one; a file in /dev/shm, if such a process
+has held it, nobody else does, and it is the login's and newer than the start.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,6 +40,8 @@ class Attempt(msgspec.Struct):
     info: ServerInfo | None = None
     seen: dict[int, int] = {}
     """Start times of the processes that were in its family, by pid."""
+    files: set[str] = set()
+    """Files in /dev/shm that they held."""
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,9 +103,18 @@ async def look(host: Host, attempt: Attempt) -> Left | None:
     members: tuple[Member, ...] = job.before.family.members if job is not None else ()
     pids = [member.pid for member in members]
     titles = probe.parse_titles((await host.run(probe.titles_script(pids))).out) if pids else {}
-    free = await host.run(probe.unheld_shm_script(state_word(info.pid, info.start_ticks), but=pids))
-    left = Left(info=info, job=job, titles=titles, files=probe.parse_shm(free.out))
+    paths = attempt.files | {file.path for file in (job.before.shm if job is not None else ())}
+    left = Left(info=info, job=job, titles=titles, files=await _free_files(host, info, paths, but=pids))
     return left if left.job is not None or left.files else None
+
+
+async def _free_files(
+    host: Host, info: ServerInfo, paths: Iterable[str], *, but: Sequence[int] = (), remove: bool = False
+) -> tuple[SharedFile, ...]:
+    if not (listed := sorted(paths)):
+        return ()
+    since = state_word(info.pid, info.start_ticks)
+    return probe.parse_shm((await host.run(probe.free_shm_script(listed, since, but=but, remove=remove))).out)
 
 
 async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
@@ -134,9 +145,7 @@ async def clear(session: Session, host: Host, left: Left) -> str:
         n = len(done.members)
         said.append(f"{n} process{'' if n == 1 else 'es'} ended by {done.signal}")
     if left.files:
-        since = state_word(left.info.pid, left.info.start_ticks)
-        answer = await host.run(probe.remove_shm_script(since, [file.path for file in left.files]))
-        gone = probe.parse_shm(answer.out)
+        gone = await _free_files(host, left.info, [file.path for file in left.files], remove=True)
         size = sum(file.size_bytes or 0 for file in gone) / 2**20
         said.append(f"{len(gone)} file{'' if len(gone) == 1 else 's'} removed ({size:,.1f} MiB)")
         kept = [file.path for file in left.files if file.path not in {one.path for one in gone}]

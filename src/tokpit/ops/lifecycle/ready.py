@@ -30,6 +30,7 @@ from tokpit.ops.lifecycle.slurm import Life
 from tokpit.ops.progress import Progress
 from tokpit.ops.targets import server_target
 from tokpit.probes import family
+from tokpit.probes.family import Member
 from tokpit.probes.group import GroupState, group_script, parse_group
 from tokpit.probes.slurm import dead_rank
 from tokpit.transport.base import Host, quote
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 1.0
 _CATCH_UP_S = 3.0
+_SHM_EVERY_S = 5.0
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +129,7 @@ class _Waiter:
     ) -> None:
         self._session, self._host, self._info, self._engine, self._progress = session, host, info, engine, progress
         self._attempt = attempt
+        self._shm_due_s = 0.0
         self._tracker = StartTracker(engine.milestones, started_t=0.0)
         self._reached_s = 0.0
         self._ready_s: float | None = None
@@ -177,7 +180,7 @@ class _Waiter:
         )
         state = parse_group(answer.out)
         members = family.parse_family(answer.out, info.pid, info.start_ticks, info.pgid).members
-        self._attempt.seen.update((member.pid, member.start_ticks) for member in members)
+        await self._note_family(members)
         if state.start_ticks != self._info.start_ticks:
             await self._failed("the process has ended")
         if not state.listening:
@@ -187,6 +190,14 @@ class _Waiter:
             return False
         self._mark("listening", f"port {self._info.port} belongs to it")
         return True
+
+    async def _note_family(self, members: Sequence[Member]) -> None:
+        """Which processes belong to the start and, now and then, what they hold in /dev/shm."""
+        self._attempt.seen.update((member.pid, member.start_ticks) for member in members)
+        if members and self._progress.elapsed_s >= self._shm_due_s:
+            answer = await self._host.run(family.shm_script([member.pid for member in members]))
+            self._attempt.files.update(file.path for file in family.parse_shm(answer.out))
+            self._shm_due_s = self._progress.elapsed_s + _SHM_EVERY_S
 
     async def _job_runs(self) -> bool:
         """Whether the job lives; whose port it is cannot be seen from the login host."""

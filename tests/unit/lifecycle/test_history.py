@@ -44,7 +44,7 @@ LOG = (
 
 
 @pytest.fixture
-def remembering_home(home: Path, mark: str) -> Iterator[Path]:
+def remembering_home(home: Path, mark: str, unused_tcp_port: int) -> Iterator[Path]:
     """A home with a unit file, an old log, two inspection commands, a vLLM build, and a running SGLang."""
     sgl = make_engine(home / "sgl", version="0.0.0")
     site = next(sgl.glob("lib/python3*/site-packages"))
@@ -60,7 +60,8 @@ def remembering_home(home: Path, mark: str) -> Iterator[Path]:
     (home / "logs").mkdir()
     (home / "logs" / "qwen-april.log").write_text(LOG)
     (home / ".bash_history").write_text("cd\nnvidia-smi\nls -la\nsystemctl --user status sglang-qwen\nexit\n")
-    flags = "--tp 2 --port 39417 --speculative-algorithm NEXTN --speculative-num-steps 1 --context-length 19000"
+    flags = "--tp 2 --speculative-algorithm NEXTN --speculative-num-steps 1 --context-length 19000"
+    flags += f" --port {unused_tcp_port}"
     command = f"{sgl}/bin/python -m sglang.launch_server --model-path /models/Qwen3.6-27B {flags}"
     process = subprocess.Popen(
         command.split(), start_new_session=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": "0,1"}
@@ -71,7 +72,7 @@ def remembering_home(home: Path, mark: str) -> Iterator[Path]:
 
 
 async def test_the_unit_and_the_log_tell_what_ran_before_and_what_changed_since(
-    session: Session, remembering_home: Path
+    session: Session, remembering_home: Path, unused_tcp_port: int
 ) -> None:
     past = await look_back(session, "local", compare=True)
     here = str(remembering_home)
@@ -87,7 +88,7 @@ async def test_the_unit_and_the_log_tell_what_ran_before_and_what_changed_since(
     by_source = {
         pair.deployment.source: [change.text for change in pair.changes]
         for pair in past.compared
-        if pair.deployment.where.startswith(here) and pair.server.port == 39417
+        if pair.deployment.where.startswith(here) and pair.server.port == unused_tcp_port
     }
     assert by_source["unit"][0] == "spec_steps: 3 -> 1", "what decides the speed comes first"
     assert "mem_fraction: 0.88 -> not given" in by_source["unit"]
@@ -98,7 +99,9 @@ async def test_the_unit_and_the_log_tell_what_ran_before_and_what_changed_since(
     ]
     assert "version: not known, its environment was changed since -> 0.5.11" in by_source["log"]
     assert not any("random_seed" in text or "mem_fraction" in text for text in by_source["log"]), "the engine's own"
-    why = explanations([pair for pair in past.compared if pair.server.port == 39417 and pair.deployment in mine])
+    why = explanations(
+        [pair for pair in past.compared if pair.server.port == unused_tcp_port and pair.deployment in mine]
+    )
     assert [text.partition(" (")[0] for text in why][:4] == [
         "model: /models/Qwen3.6-27B-AWQ -> /models/Qwen3.6-27B",
         "quantization: awq_marlin -> not given",
@@ -352,14 +355,16 @@ def test_what_an_engine_prints_of_itself_becomes_settings() -> None:
     assert read_echo("a line about server_args= and nothing else") is None
 
 
-async def test_a_diagnosis_of_a_slower_server_says_what_changed_since(session: Session, remembering_home: Path) -> None:
+async def test_a_diagnosis_of_a_slower_server_says_what_changed_since(
+    session: Session, remembering_home: Path, unused_tcp_port: int
+) -> None:
     (remembering_home / "now.log").write_text("")
     facts = (("single_tps", "37"), ("remembered_tps", "70"))
-    found = await diagnose_all(session, Sources(target="local:39417", facts=facts))
+    found = await diagnose_all(session, Sources(target=f"local:{unused_tcp_port}", facts=facts))
     changed = next(finding for finding in found.findings if finding.code == "CHANGED_SINCE")
     assert "spec_steps: 3 -> 1" in changed.claim + " ".join(changed.evidence)
     assert any("sglang-qwen.service" in line for line in changed.evidence)
     assert any("quantization: awq_marlin -> not given" in line for line in changed.evidence)
     assert "sk-" not in changed.claim + " ".join(changed.evidence)
-    calm = await diagnose_all(session, Sources(target="local:39417", facts=(("single_tps", "37"),)))
+    calm = await diagnose_all(session, Sources(target=f"local:{unused_tcp_port}", facts=(("single_tps", "37"),)))
     assert "CHANGED_SINCE" not in [finding.code for finding in calm.findings], "nobody says that it was faster"

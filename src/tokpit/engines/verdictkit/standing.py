@@ -50,7 +50,8 @@ def standing(
 ) -> list[Verdict]:
     """Findings, none of them fatal. `silent_s`: seconds since the last line was written, where that is known.
 
-    START_UNFINISHED: the log ends before the start does, and how long ago that was is not known. STUCK_*: nothing moved for longer than the phase usually takes. SLOW_WEIGHT_LOAD: weights load, but slowly.
+    START_UNFINISHED: the log ends before the start does, and how long ago that was is not known.
+    STUCK_*: nothing moved for longer than the phase usually takes. SLOW_WEIGHT_LOAD: weights load, but slowly.
     JIT_AT_START: a long part of the start went into compiling.
     """
     course = _course(milestones, records)

@@ -180,7 +180,7 @@ def test_odd_names_titles_and_owners_survive(shell: str, path: str, tmp_path: Pa
     assert {p.pid for p in found.processes if p.argv} == {2, 31, 32}
     assert [(listener.address, listener.port, listener.pids) for listener in found.listeners] == [("::", 30000, ())]
     assert found.ports_in_use() == {30000}
-    assert found.total == 4
+    assert found.total == 5
 
 
 def test_the_container_that_tokpit_itself_runs_in_is_not_named() -> None:

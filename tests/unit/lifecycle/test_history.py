@@ -12,12 +12,16 @@ import pytest
 
 from lifecycle_tools import make_engine
 from tokpit.cli.history import as_document
+from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.engines.flagkit.echo import read_echo
 from tokpit.engines.flagkit.shelltext import started_in
+from tokpit.errors import UsageError
 from tokpit.ops.diagnose.run import Sources, diagnose_all
 from tokpit.ops.diagnose.searched import searched
-from tokpit.ops.host.deployments import Past, explanations, key_of, look_back, spec_of
+from tokpit.ops.host.deployments import Past, earlier_spec, explanations, key_of, look_back, spec_of
 from tokpit.ops.host.remembered import Deployment, deployments
+from tokpit.ops.lifecycle.launch import plan
+from tokpit.ops.lifecycle.profiles import overridden
 from tokpit.ops.session import Session
 from tokpit.probes.deployments import Piece, deployments_script, parse_pieces
 from tokpit.probes.environments import Found
@@ -368,3 +372,24 @@ async def test_a_diagnosis_of_a_slower_server_says_what_changed_since(
     assert "sk-" not in changed.claim + " ".join(changed.evidence)
     calm = await diagnose_all(session, Sources(target=f"local:{unused_tcp_port}", facts=(("single_tps", "37"),)))
     assert "CHANGED_SINCE" not in [finding.code for finding in calm.findings], "nobody says that it was faster"
+
+
+async def test_a_launch_whose_secrets_were_not_kept_says_which_to_give_again_and_is_not_compared_with_itself(
+    session: Session, engine_dir: Path, unused_tcp_port: int
+) -> None:
+    settings = Settings(model="tiny", port=unused_tcp_port, raw=("--api-key", "sk-one-two"))
+    spec = LaunchSpec(
+        host="local", engine="vllm", program=(str(engine_dir),), settings=settings, env={"HF_TOKEN": "hf_" + "x" * 20}
+    )
+    done = await session.execute("server.launch", spec=spec, timeout_s=60)
+    past = await look_back(session, "local", compare=True)
+    mine = [one for one in past.deployments if one.where == done.state.log_path and one.source == "tokpit"]
+    assert [one.argv[-1] for one in mine] == ["***"]
+    assert not [pair for pair in past.compared if pair.deployment in mine and pair.server.pid == done.state.pid]
+    again = await earlier_spec(session, "local", key_of(mine[0]))
+    again = overridden(again, {"port": unused_tcp_port + 1}, (), {})
+    with pytest.raises(UsageError, match="secrets are not stored, and this launch had --api-key, HF_TOKEN") as caught:
+        await session.execute("server.launch", spec=again)
+    assert caught.value.hint == "give the value again: -e HF_TOKEN=VALUE -- --api-key VALUE"
+    given = overridden(again, {}, ("--api-key", "sk-three"), {"HF_TOKEN": "hf_other"})
+    assert (await plan(session, given)).argv[-2:] == ("--api-key", "sk-three")

@@ -12,10 +12,12 @@ from tokpit.domain.hostfacts import HostFacts
 from tokpit.domain.records import ServerSeen
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, LaunchState
+from tokpit.domain.text import MASK
 from tokpit.engines.base import Engine
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import EndedAtOnce, LaunchError, StartFailed, TokpitError, UsageError
 from tokpit.insight.prediction import predicted
+from tokpit.ops.difference import flag_groups
 from tokpit.ops.gate import Prepared
 from tokpit.ops.host import environment, environments
 from tokpit.ops.host.schema import installed_schema
@@ -85,6 +87,7 @@ async def assess(session: Session, spec: LaunchSpec, *, replacing: ServerInfo | 
     Raises LaunchError where the engine is not found there, UsageError for a setting that it cannot take, HostError.
     """
     engine = engine_of(spec.engine)
+    _check_secrets(spec)
     host = await session.connected(spec.host)
     boxed = spec.method == "docker"
     if spec.method == "slurm" and spec.settings.listen is None:  # its node's loopback is out of reach
@@ -288,6 +291,19 @@ async def _await_ready(
         first_token_s=waited.first_token_s,
         command=made.command,
         warnings=made.warnings,
+    )
+
+
+def _check_secrets(spec: LaunchSpec) -> None:
+    """Raises UsageError where a value was masked when it was stored, so that nobody knows it any more."""
+    flags = [group[0].partition("=")[0] for group in flag_groups(spec.settings.raw) if MASK in " ".join(group)]
+    names = [name for name, value in spec.env.items() if value == MASK]
+    if not flags and not names:
+        return
+    again = [*(f"-e {name}=VALUE" for name in names), *(["--"] if flags else []), *(f"{flag} VALUE" for flag in flags)]
+    raise UsageError(
+        f"secrets are not stored, and this launch had {', '.join((*flags, *names))}",
+        hint=f"give the value again: {' '.join(again)}",
     )
 
 

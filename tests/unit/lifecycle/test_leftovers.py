@@ -88,16 +88,17 @@ async def test_what_outlives_a_failed_start_is_asked_for_once_and_cleared_away(
     start, question = asked
     assert start.title.startswith("start vllm")
     assert question.title.endswith("left: 1 process and 1 file in /dev/shm")
-    (process, file) = question.warnings
-    assert process.startswith("still runs: pid ")
+    process, file, *lines = question.lines
+    assert process.startswith("# still runs: pid ")
     assert "VLLM::EngineCore" in process
-    assert file == f"lies there: {segment} (0.0 MiB)"
-    pid = int(process.split()[3])
-    assert question.lines == (
+    assert file == f"# lies there: {segment} (0.0 MiB)"
+    pid = int(process.split()[4])
+    assert lines == [
         f"kill -TERM {pid}",
         f"kill -KILL {pid}  # only what is left after 15 s",
         f"rm -f -- {segment}",
-    )
+    ]
+    assert "the process has ended" in question.warnings[0]
     assert error.message.endswith("cleared away: 1 process ended by TERM, 1 file removed (0.0 MiB)")
     assert not list(marked(mark))
     assert not segment.exists()

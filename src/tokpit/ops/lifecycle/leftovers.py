@@ -52,6 +52,8 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     """The processes and how they are ended; None: none is left."""
     titles: dict[int, str] = {}
     files: tuple[SharedFile, ...] = ()
+    why: str = ""
+    """Why the start failed."""
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -129,8 +131,8 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
         title=f"clear away what the failed start of {left.info.label} left: {left.what}",
         host=host.name,
         run=run,
-        lines=left.lines,
-        warnings=left.listed,
+        lines=(*(f"# {said}" for said in left.listed), *left.lines),
+        warnings=(left.why,) if left.why else (),
     )
 
 
@@ -142,8 +144,7 @@ async def clear(session: Session, host: Host, left: Left) -> str:
     said = []
     if left.job is not None:
         done = await stop.stop(session, host, left.job, term_wait_s=TERM_WAIT_S, keep_record=True)
-        n = len(done.members)
-        said.append(f"{n} process{'' if n == 1 else 'es'} ended by {done.signal}")
+        said.append(f"{stop.counted(len(done.members))} ended by {done.signal}")
     if left.files:
         gone = await _free_files(host, left.info, [file.path for file in left.files], remove=True)
         size = sum(file.size_bytes or 0 for file in gone) / 2**20
@@ -171,7 +172,7 @@ async def after(
         if wanted is False or (wanted is None and session.confirm is None and not session.assume_yes):
             return _with_hint(error, left)
         try:
-            said = await _execute(session, left, consented=bool(wanted))
+            said = await _execute(session, msgspec.structs.replace(left, why=error.message), consented=bool(wanted))
         except Refused:
             return _with_hint(error, left)
     except (HostError, StopError) as problem:

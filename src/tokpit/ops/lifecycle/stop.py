@@ -209,14 +209,14 @@ async def _end(host: Host, job: Job, progress: Progress, term_wait_s: float) -> 
             raise StopError(f"{info.label}: TERM was not delivered: {decode_line(answer.stderr.strip())}")
     else:
         await signal_group(host, who, "TERM")
-    progress.step("term", f"{signal} sent", f"{len(members)} processes")
+    progress.step("term", f"{signal} sent", counted(len(members)))
     left = await _wait_gone(host, job, term_wait_s)
     if left:
         signal = "KILL"
         if not job.roots:
             await signal_group(host, who, "KILL", orphans=True)
         await host.run(probe.kill_script(left, "KILL"))
-        progress.step("kill", "KILL sent", f"{len(left)} processes were left after {term_wait_s:g} s")
+        progress.step("kill", "KILL sent", f"{counted(len(left))} left after {term_wait_s:g} s")
         left = await _wait_gone(host, job, KILL_WAIT_S)
     if left:
         raise StopError(
@@ -224,6 +224,11 @@ async def _end(host: Host, job: Job, progress: Progress, term_wait_s: float) -> 
             hint="a process in state D waits for the kernel or the driver; look at dmesg",
         )
     return signal
+
+
+def counted(n: int) -> str:
+    """`1 process`, `3 processes`."""
+    return f"{n} process{'' if n == 1 else 'es'}"
 
 
 async def _wait_gone(host: Host, job: Job, wait_s: float) -> tuple[Member, ...]:

@@ -116,7 +116,9 @@ async def assess(session: Session, spec: LaunchSpec, *, replacing: ServerInfo | 
     # A login host says nothing of the node that the queue will choose.
     facts = HostFacts() if queued else await environment.host_facts(host, spec, replacing=replacing)
     model = await environment.model_facts(host, spec)
-    for answer in engine.check_rules(spec.settings, spec.version, model, facts, spec.env):
+    # What the login has in its environment the server will have too, unless it runs somewhere else.
+    inherited = {} if boxed or queued else await environment.process_env(host, None)
+    for answer in engine.check_rules(spec.settings, spec.version, model, facts, {**inherited, **spec.env}):
         sentence = answer.sentence + (f" ({answer.arithmetic})" if answer.arithmetic else "")
         if answer.severity == "error":
             errors.append(sentence)

@@ -64,6 +64,19 @@ async def test_a_failed_relaunch_brings_the_earlier_server_back_on_its_port(
     assert not alive(done.server.pid)
 
 
+async def test_a_start_that_cannot_even_begin_says_that_the_first_step_is_done(
+    session: Session, engine_dir: Path, home: Path, unused_tcp_port: int
+) -> None:
+    first = await launch(session, engine_dir, unused_tcp_port)
+    logs = home / ".local/state/tokpit/logs"
+    logs.rename(logs.with_name("logs-before"))
+    logs.write_text("a file where a folder should be")
+    with pytest.raises(LaunchError) as caught:
+        await session.execute("server.relaunch", target=f"local:{unused_tcp_port}", changes={"max_running": 64})
+    assert f"local:{unused_tcp_port} was stopped, and the new server was not started" in caught.value.message
+    assert not alive(first.state.pid)
+
+
 async def test_without_rollback_a_failed_relaunch_leaves_nothing_running_and_is_not_repeated(
     session: Session, engine_dir: Path, unused_tcp_port: int
 ) -> None:

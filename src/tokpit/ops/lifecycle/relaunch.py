@@ -13,7 +13,16 @@ from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.domain.text import mask_secrets
 from tokpit.engines.registry import engine as engine_of
-from tokpit.errors import EndedAtOnce, HostError, LaunchError, StartFailed, TokpitError, UsageError
+from tokpit.errors import (
+    EndedAtOnce,
+    HostError,
+    LaunchError,
+    LinkLost,
+    RemoteFailed,
+    StartFailed,
+    TokpitError,
+    UsageError,
+)
 from tokpit.ops.difference import Change, differences, map_differences
 from tokpit.ops.gate import ConfirmRequest, Prepared, Risk
 from tokpit.ops.host import environment
@@ -156,18 +165,33 @@ def _warnings(plan: Relaunch) -> tuple[str, ...]:
 
 
 async def run(session: Session, host: Host, plan: Relaunch) -> Launched:
-    """Stop, start, and go back where that fails and is wanted. Raises LaunchError that says how both went."""
+    """Stop, start, and go back where that fails and is wanted. Raises LaunchError that says how both went.
+
+    A step that fails leaves the one before it done: the error says so.
+    """
     await stop.stop(session, host, plan.job, term_wait_s=stop.TERM_WAIT_S)
     attempt = leftovers.Attempt()
     try:
         return await launch.start(session, await _logged(host, plan.after), timeout_s=plan.timeout_s, attempt=attempt)
-    except LaunchError as error:
+    except LinkLost as broken:
+        raise LaunchError(
+            f"{plan.info.label} was stopped, and the link broke before the new server was recorded: {broken.message}",
+            hint=f"tokpit ps {host.name} shows whether it runs; tokpit history {host.name} names the earlier one",
+        ) from broken
+    except (LaunchError, RemoteFailed) as caught:
+        error = caught if isinstance(caught, LaunchError) else _not_begun(plan, caught)
         if await _wanted(session, host, plan, error):
             said = await _roll_back(session, host, plan, attempt)
             raise leftovers.told(error, message=f"{error.message}; {said}") from error
         if isinstance(error, (StartFailed, EndedAtOnce)):
             raise await leftovers.after(session, host, attempt, error, wanted=plan.clear) from error
-        raise
+        raise error from (None if error is caught else caught)
+
+
+def _not_begun(plan: Relaunch, error: RemoteFailed) -> LaunchError:
+    return LaunchError(
+        f"{plan.info.label} was stopped, and the new server was not started: {error.message}", hint=error.hint
+    )
 
 
 async def _logged(host: Host, plan: Plan) -> Plan:

@@ -16,6 +16,7 @@ import msgspec
 from tokpit.domain.settings import LaunchState
 from tokpit.domain.text import decode_line
 from tokpit.errors import EndedAtOnce, LaunchError, RemoteFailed, StopError, UsageError
+from tokpit.store.masking import masked
 from tokpit.transport.base import Host
 from tokpit.transport.methods import Container, start_lines
 
@@ -136,7 +137,7 @@ async def start_detached(
     known = {
         "version": 1,
         "engine": engine,
-        "argv": list(argv),
+        "argv": masked(list(argv)),  # a copy on disk must not hold its keys
         "log_path": log_path,
         "port": port,
         "method": method,
@@ -161,7 +162,7 @@ async def start_detached(
         if done.status == 3:
             raise RemoteFailed(f"{host.name}: the start was not prepared: {said}", status=3)
         raise LaunchError(f"{host.name}: {argv[0]} was not started: {said}", hint=f"See {log_path}.")
-    state = msgspec.json.decode(done.stdout, type=LaunchState)
+    state = msgspec.structs.replace(msgspec.json.decode(done.stdout, type=LaunchState), argv=tuple(argv))
     if not await process_alive(host, state.pid, state.start_ticks):
         tail = await host.run(f"tail -n 1 -- {_home(log_path)}")
         said = decode_line(tail.stdout.strip()) or "it wrote nothing"

@@ -204,9 +204,10 @@ async def _wanted(session: Session, host: Host, plan: Relaunch, error: LaunchErr
         return plan.rollback
     if session.confirm is None or session.assume_yes:
         return False
+    line = _back_line(plan) or await methods.shown_line(host, plan.before.spec, plan.before.argv, "LOG", "NAME")
     request = ConfirmRequest(
         title=f"the new server failed ({error.message}). Start the earlier one again",
-        lines=(_back_line(plan) or await methods.shown_line(host, plan.before.spec, plan.before.argv, "LOG", "NAME"),),
+        lines=(mask_secrets(line),),
         risk=Risk.CHANGE,
     )
     return await session.confirm(request)

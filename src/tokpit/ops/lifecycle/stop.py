@@ -127,6 +127,8 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
 def _warnings(job: Job) -> tuple[str, ...]:
     info = job.info
     said = []
+    if info.port is not None and not info.launched_by_tokpit:
+        said.append(f"tokpit did not start it; it runs as {info.user or 'an unknown user'}")
     held = job.before.gpu.held_mib if job.before.gpu is not None else None
     if held:
         said.append(f"it holds {held:,.0f} MiB of GPU memory")

@@ -1,7 +1,8 @@
 """tokpit's load generator beside others, each on one core, against a server that writes down its every send.
 
     python benchmarks/load_peers.py SERVER [--vllm VENV] [--sglang VENV] [--aiperf VENV] [--guidellm VENV]
-        [--tokenizer FOLDER] [--only NAME,...] [--slow] [--cpu] [--libs FOLDER] [--peer-path FOLDER] [--realtime] [--repeat N]
+        [--tokenizer FOLDER] [--only NAME,...] [--slow] [--cpu] [--libs FOLDER] [--peer-path FOLDER] [--realtime]
+        [--repeat N]
 
 SERVER is a binary that takes --listen and --log, serves OpenAI chat streams whose `ttft` and `itl` (ms) stand after `@`
 in the model's name, and on GET /truth/log?PATH begins a log of 32-byte records: u64 monotonic ns of the send, u64, u32

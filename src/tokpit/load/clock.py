@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from operator import sub
 
 now_ns = time.monotonic_ns
 
@@ -43,7 +44,7 @@ class Clock:
     def gaps_s(self, stamps_ns: Sequence[int]) -> list[float]:
         """The seconds between each stamp and the next one on the host's clock; one fewer than there are stamps."""
         factor = self.factor
-        return [(after - before) * factor / 1e9 for before, after in zip(stamps_ns, stamps_ns[1:])]
+        return [gap * factor / 1e9 for gap in map(sub, stamps_ns[1:], stamps_ns)]
 
     def real_s(self, host_s: float) -> float:
         """A duration on the host's clock as seconds to wait here."""

@@ -273,7 +273,7 @@ class ServerSide:
 
 
 def paced(samples: list[Sample], pace_s: float) -> tuple[list[Sample], float]:
-    """The samples to keep and the seconds until the next: close at first, so that a short level is seen, later `SAMPLE_S`.
+    """The samples to keep and the seconds to the next: close at first, so that a short level is seen, later `SAMPLE_S`.
 
     Means over a level want even distances, so what is kept is halved along with the pace.
     """

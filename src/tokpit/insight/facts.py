@@ -38,6 +38,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     state_usage: tuple[float, ...] | None = None
     """Printed usages of the state pool."""
     kv_tokens: int | None = None
+    kv_pool_gb: float | None = None
+    """Of the KV pool on one GPU, which holds `kv_tokens`."""
+    state_pool_gb: float | None = None
+    """Of the state slots on one GPU."""
+    stream_tokens: float | None = None
+    """Context of the one stream whose rate is judged, tokens."""
     context_len: int | None = None
     block_size: int | None = None
     graph_max_batch: int | None = None
@@ -57,6 +63,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     per_position: tuple[float, ...] | None = None
     draft_tokens: float | None = None
     """Tokens proposed a step, the root not counted."""
+    drafted_tokens: float | None = None
+    """Draft tokens proposed in all, as the server counts them; `accepted_tokens` those of them that were accepted."""
+    accepted_tokens: float | None = None
     baseline_tps: float | None = None
     """One stream without speculation."""
     spec_tps: float | None = None
@@ -71,8 +80,15 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a mixture of experts: weights read for one token."""
     gpu: str | None = None
     gpus: int | None = None
+    params_b: float | None = None
+    """Parameters of the model, in billions (1e9)."""
+    active_params_b: float | None = None
+    """Of a mixture of experts: those that one token passes."""
+    weight_bits: float | None = None
     bandwidth_gbps: float | None = None
     """Memory bandwidth of one GPU in GB/s, where it is not to be looked up by name."""
+    peak_tflops: float | None = None
+    """Dense 16-bit matrix rate of one GPU, where it is not to be looked up by name."""
     # host
     hicache_gb: float | None = None
     mem_available_gb: float | None = None
@@ -127,6 +143,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     peak_tps: float | None = None
     mean_tps: float | None = None
     itl_ms: float | None = None
+    ttft_s: float | None = None
     tokens_per_chunk: float | None = None
     requests: int | None = None
     ok: int | None = None
@@ -139,6 +156,24 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     prefix_queries: float | None = None
     prefix_hits: float | None = None
     """Tokens during the measurement, not since the server started."""
+    tier_prompt_tokens: float | None = None
+    """Prompt tokens whose cache tier was counted; the next ones are those of them that were found in each tier."""
+    gpu_hit_tokens: float | None = None
+    host_hit_tokens: float | None = None
+    storage_hit_tokens: float | None = None
+    host_load_gb: float | None = None
+    """Moved from host to GPU (of one rank, where ranks count for themselves), and the time of these copies."""
+    host_load_s: float | None = None
+    host_store_gb: float | None = None
+    host_store_s: float | None = None
+    host_cache_usage: float | None = None
+    host_state_usage: float | None = None
+    host_dropped_tokens: float | None = None
+    """Tokens that left the GPU's cache without a copy on the host."""
+    evicted_tokens: float | None = None
+    """Tokens that left the GPU's cache."""
+    prefill_tps: float | None = None
+    """Prompt tokens that the server computes a second while it does nothing else."""
     prompt_kind: str | None = None
     preemptions: float | None = None
     window_s: float | None = None

@@ -18,7 +18,7 @@ from tokpit.ops.diagnose.run import Sources, diagnose_files
 
 NOTES = {
     *("ROOFLINE", "OPERATING_POINT", "LATENCY_BY_LITTLE", "SPEC_STEP_COST", "LAST_WAVE", "ONE_AT_A_TIME"),
-    *("STATE_SLOTS_OF_ONE_REQUEST", "PLATEAU_COMPUTE"),
+    *("STATE_SLOTS_OF_ONE_REQUEST", "PLATEAU_COMPUTE", "SPEC_LIMIT"),
 }
 CASES: list[Any] = []
 Text = str | Iterable[str]

@@ -25,6 +25,7 @@ from tokpit.engines.logkit.read import detect, grammar_of, read_log
 from tokpit.engines.registry import engine as engine_of
 from tokpit.engines.registry import names, of_metrics
 from tokpit.errors import UsageError
+from tokpit.insight.counters import counted_facts
 from tokpit.insight.digest import Digest, Reader
 from tokpit.insight.evidence import Trial
 from tokpit.insight.facts import Facts, merged, parse_facts
@@ -286,10 +287,11 @@ def read_metrics(paths: Iterable[str], engine: str | None) -> Facts:
     def grown(tag: str) -> float | None:
         return last[tag] - first.get(tag, 0.0) if tag in last else None
 
-    return Facts(
+    told = Facts(
         prefix_queries=grown("prefix_queries_total"),
         prefix_hits=grown("prefix_hits_total"),
         preemptions=grown("preemptions_total") if len(pages) > 1 else None,
         kv_usage=last.get("kv_usage"),
         max_running_requests=int(last["max_running_reqs"]) if "max_running_reqs" in last else None,
     )
+    return merged(counted_facts(last, first), told)

@@ -6,6 +6,7 @@ needs it stays quiet.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -125,6 +126,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     gpu_util: float | None = None
+    gpu_poll_ms: tuple[float, ...] | None = None
+    """How long polls of the GPUs took, one after the other; infinity: unanswered."""
     # client and its figures
     concurrency: int | None = None
     client_limit: int | None = None
@@ -188,8 +191,15 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 FIELDS: tuple[str, ...] = Facts.__struct_fields__
 _KINDS = {name: next(a for a in get_args(hint) if a is not type(None)) for name, hint in get_type_hints(Facts).items()}
 _NUMBER = re.compile(r"([-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?)\s*([a-zA-Z%/]*)", re.I)
+_UNANSWERED = frozenset({"none", "null", "inf", "timeout"})
 _SCALE = {"k": 1e3, "m": 1e6, "%": 0.01}
 _BYTES = {"mb": 1e-3, "mib": 2**20 / 1e9, "gb": 1.0, "gib": 2**30 / 1e9, "tb": 1e3, "tib": 2**40 / 1e9, "g": 1.0}
+
+
+def kind_of(name: str) -> str:
+    """What a fact's value is, in words: `number`, `whole number`, `yes or no`, `word`, `list of numbers`."""
+    words = {int: "whole number", float: "number", bool: "yes or no", str: "word"}
+    return words.get(_KINDS[name], "list of numbers")
 
 
 def canonical(name: str) -> str | None:
@@ -197,10 +207,12 @@ def canonical(name: str) -> str | None:
     return next((known for key in spellings(name) if (known := key if key in FIELDS else ALIASES.get(key))), None)
 
 
-def nearest(name: str) -> str | None:
-    """The known name that is most like this one."""
-    found = get_close_matches(name.lower().replace("-", "_"), [*FIELDS, *ALIASES], 1, 0.6)
-    return found[0] if found else None
+def nearest(name: str) -> tuple[str, ...]:
+    """The facts whose names are most like this one, the likest first, three at most."""
+    key = next(spellings(name))
+    found = get_close_matches(key, [*FIELDS, *ALIASES], 8, 0.6)
+    inside = [known for known in FIELDS if len(key) > 2 and key in known]
+    return tuple(dict.fromkeys(ALIASES.get(known, known) for known in (*found, *inside)))[:3]
 
 
 def parse_facts(given: Mapping[str, str]) -> tuple[Facts, tuple[str, ...]]:
@@ -231,7 +243,8 @@ def _value(field: str, text: str) -> object:
     if kind in (int, float):
         number = _number(field, text)
         return round(number) if kind is int else number
-    return tuple(_number(field, word) for word in re.split(r"[,;\s]+", text.strip("[]()")) if word)
+    words = [word for word in re.split(r"[,;\s]+", text.strip("[]()")) if word]
+    return tuple(math.inf if word.lower() in _UNANSWERED else _number(field, word) for word in words)
 
 
 def _number(field: str, text: str) -> float:

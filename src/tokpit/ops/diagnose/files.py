@@ -177,7 +177,8 @@ _COLUMNS = {
     "steady_tps": ("steady_tps",),
     "avg_output": ("avg_output", "avg_out", "output_tokens"),
     "e2e_mean_s": ("e2e_mean_s", "e2e_s"),
-    "ttft_p50_s": ("ttft_p50_s", "ttft_s"),
+    "ttft_p50_s": ("ttft_p50_s", "ttft_s", "ttft"),
+    "accept_len": ("accept_len", "accept_length", "acceptance_length"),
     "running": ("running", "server_running"),
     "queued": ("queued", "queue", "server_queued"),
 }

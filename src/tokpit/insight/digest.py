@@ -268,6 +268,7 @@ _LEARNED = {
 _POOLS = {
     "kv_pool_gb": ("k_size_gb", "v_size_gb", "kv_size_gb", "kv_gib"),
     "state_pool_gb": ("conv_state_gb", "ssm_state_gb"),
+    "spec_state_gb": ("intermediate_ssm_gb", "intermediate_conv_gb"),
 }
 _GIB = 2**30 / 1e9
 """Servers print pools in units of 2^30."""

@@ -43,6 +43,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the KV pool on one GPU, which holds `kv_tokens`."""
     state_pool_gb: float | None = None
     """Of the state slots on one GPU."""
+    spec_state_gb: float | None = None
+    """Of the intermediate states that draft tokens need, on one GPU."""
     stream_tokens: float | None = None
     """Context of the one stream whose rate is judged, tokens."""
     context_len: int | None = None

@@ -99,7 +99,8 @@ def _streams(facts: Facts, curve: Curve | None, logs: Sequence[Digest]) -> Facts
     plain = [s for s in streams if s[1] is None]
     spec = [s for s in streams if s[1] is not None]
     changes: dict[str, float] = {}
-    alone = [r.tokens for log in logs for r in log.busy if r.running == 1 and r.tokens]
+    pool = facts.kv_tokens or 0.0
+    alone = [t for log in logs for r in log.busy if r.running == 1 and (t := r.tokens or (r.kv or 0.0) * pool)]
     if alone:
         changes["stream_tokens"] = median(alone)
     elif facts.input_tokens and (facts.concurrency or 1) == 1:

@@ -172,3 +172,19 @@ def test_arithmetic_of_the_gpu_says_when_they_stop_at_the_latest() -> None:
 def test_drafts_that_do_not_pay_for_one_have_no_limit() -> None:
     found = findings(curve(0.0165, 0.0009), **{**PAYS, "spec_tps": 28})  # type: ignore[arg-type]
     assert "SPEC_LIMIT" not in codes(found)
+
+
+def test_what_draft_tokens_keep_of_state_is_told_in_slots() -> None:
+    pools = "conv_state size: 0.26GB, ssm_state size: 3.30GB intermediate_ssm_state_cache size: 13.10GB "
+    lines = (
+        f"[2026-10-02 08:01:00] Mamba Cache is allocated. max_mamba_cache_size: 79, {pools}"
+        "intermediate_conv_window_cache size: 0.20GB ",
+    )
+    cost = one(diagnosed(lines, **PAYS), "SPEC_STEP_COST")
+    assert "14.3 GB of intermediate states beside its 79 slots of 48.4 MB: the memory of 295 slots" in cost.arithmetic
+
+
+def test_gains_carry_the_doubt_about_what_a_draft_token_costs() -> None:
+    words = one(findings(**PAYS), "SPEC_STEP_COST").arithmetic
+    assert "3: 1.92, " in words
+    assert "4: 1.95 (1.95 to 2.2)" in words

@@ -15,6 +15,7 @@ from tokpit.domain.settings import LaunchSpec
 from tokpit.domain.text import LineSplitter, decode_line
 from tokpit.insight.counters import counted_facts
 from tokpit.insight.facts import Facts, merged
+from tokpit.insight.prediction import kv_bytes_per_token
 from tokpit.ops.diagnose.files import digest_lines
 from tokpit.ops.diagnose.past import read_past
 from tokpit.ops.host.environment import model_facts
@@ -52,6 +53,10 @@ async def read_live(session: Session, target: str, got: Gathered) -> None:
     )
     weights = None if model.weight_bytes is None else model.weight_bytes / 1e9
     got.facts = merged(Facts(weights_gb=weights, hybrid=model.hybrid), got.facts)
+    pool = next((log.facts.kv_tokens for log in got.logs if log.facts.kv_tokens), None)
+    token = kv_bytes_per_token(server.settings, model)
+    if pool and token:
+        got.facts = merged(Facts(kv_pool_gb=pool * token / 1e9), got.facts)
     await read_past(session, server, got)
     await _counters(session, host, server, got)
     await _gpus(host, got)

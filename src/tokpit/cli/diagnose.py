@@ -109,7 +109,8 @@ def _show(found: Diagnosis) -> None:
         if finding.next_action:
             click.echo(f"  next: {sanitize(finding.next_action)}")
     if not found.findings:
-        click.echo("no finding: nothing in these figures is off")
+        some = " that could be used" if found.notes else ""
+        click.echo(f"no finding: nothing in the figures{some} is off")
     for reach in found.reach:
         click.echo()
         click.echo(sanitize(reach.sentence))

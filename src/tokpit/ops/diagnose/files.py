@@ -193,13 +193,17 @@ def read_sweep(path: str) -> tuple[Point, ...]:
     text = read_text(path)
     if text.lstrip().startswith(("{", "[")):
         return _json_levels(path, text)
-    rows = list(csv.DictReader(io.StringIO(text), skipinitialspace=True))
-    names = {key: _column(rows[0] if rows else {}, spellings) for key, spellings in _COLUMNS.items()}
+    table = csv.DictReader(io.StringIO(text), skipinitialspace=True)
+    rows = list(table)
+    head = dict.fromkeys(table.fieldnames or ())
+    names = {key: _column(head, spellings) for key, spellings in _COLUMNS.items()}
     if names["concurrency"] is None or names["output_tps"] is None:
         raise UsageError(
             f"{path}: no table of a sweep",
             hint="its first line is: concurrency,requests,ok,err,elapsed_s,output_tps",
         )
+    if not rows:
+        raise UsageError(f"{path}: a table without a level", hint="one line for each concurrency follows the first")
     return tuple(_point(path, number, row, names) for number, row in enumerate(rows, 2) if any(row.values()))
 
 

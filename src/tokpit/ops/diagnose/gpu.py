@@ -45,6 +45,11 @@ class GpuTexts:
         else:
             self._csv.append(text)
 
+    @property
+    def aside(self) -> bool:
+        """Whether something was read that says nothing by itself: a list of GPUs, counters, the host's memory."""
+        return bool(self._listed or self._counters or self._memory or self._module)
+
     def _take(self, gpus: tuple[GpuSample, ...], problems: tuple[Problem, ...], *, first: bool = False) -> None:
         """`first`: the better tool of two goes first, in whichever order they were read."""
         self._amd.insert(0 if first else len(self._amd), tuple(gpus))

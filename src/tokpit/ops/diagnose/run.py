@@ -103,12 +103,18 @@ def read_files(sources: Sources, tell: files.Tell | None = None) -> Gathered:
         got.logs.append(digest)
         if verdict is not None:
             got.verdicts.append(verdict)
+        if digest.engine is None and not (digest.rows or digest.notes or verdict):
+            said = f"no line of a known engine in {digest.lines:,} lines" if digest.lines else "it is empty"
+            got.notes.append(f"{path}: {said}")
     for path in sources.sweeps:
         points, facts = _sweep_file(path)
         got.sweeps.append((path, points))
         got.facts = merged(facts, got.facts)
     for path in sources.compare:
-        got.trials += files.read_trials(path)
+        trials = files.read_trials(path)
+        got.trials += trials
+        if not any(trial.figures for trial in trials):
+            got.notes.append(f"{path}: no run with a figure in it")
     try:
         facts, unknown = parse_facts(dict(sources.facts))
     except ValueError as error:
@@ -120,6 +126,8 @@ def read_files(sources: Sources, tell: files.Tell | None = None) -> Gathered:
         for path in sources.gpus:
             texts.add(files.read_text(path))
         gpus, problems = texts.result()
+        if not gpus and not problems and not texts.aside:
+            got.notes.append(f"{listed(sources.gpus)}: no output of a GPU tool that is known")
         got.gpus += gpus
         got.problems += problems
     if facts.gpu_poll_ms:

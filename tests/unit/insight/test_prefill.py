@@ -6,9 +6,11 @@ import pytest
 
 from insight_logs import diagnosed
 from insight_tools import codes, findings, one, sweep
+from tokpit.domain.run import Level
 from tokpit.insight.facts import Facts, parse_facts
 from tokpit.insight.gpu_peaks import PEAKS
 from tokpit.insight.gpus import GPUS, lookup
+from tokpit.insight.points import point_of
 from tokpit.insight.prefill import compute
 from tokpit.insight.roofline import roofline
 
@@ -188,3 +190,13 @@ def test_gains_carry_the_doubt_about_what_a_draft_token_costs() -> None:
     words = one(findings(**PAYS), "SPEC_STEP_COST").arithmetic
     assert "3: 1.92, " in words
     assert "4: 1.95 (1.95 to 2.17)" in words
+
+
+def test_a_stored_level_brings_its_own_prompt_tokens() -> None:
+    level = Level(
+        concurrency=1, requests=8, ok=8, err=0, elapsed_s=80, output_tps=20, ttft_p50_s=2.0,
+        result={"prompt_tokens": 64_000, "cached_tokens": 8_000},
+    )  # fmt: skip
+    found = one(findings((point_of(level),), gpu="RTX A6000", tp=2, model="Qwen3.6-27B"), "TTFT_PREFILL_BOUND")
+    assert "7,000 tokens / 5,733" in found.arithmetic
+    assert found.evidence[0] == "level C=1: TTFT p50 2 s of prompts of 7,000 tokens"

@@ -60,6 +60,10 @@ def rule(evidence: Evidence) -> Sequence[Finding]:
 def _measured(evidence: Evidence) -> Measured | None:
     """The first token of one stream: as stated, or of the level C=1; prompt tokens that a cache had are taken off."""
     f = evidence.facts
+    level = next((p for p in evidence.points if p.concurrency == 1 and p.ttft_p50_s and not p.void), None)
+    if level is not None and level.ttft_p50_s and level.prompt_tokens and "WARM_PREFIX" not in level.failed_checks:
+        told = f"level C=1: TTFT p50 {seconds(level.ttft_p50_s)} of prompts of {num(level.prompt_tokens, 5)} tokens"
+        return Measured(level.prompt_tokens, level.ttft_p50_s, told)
     if not f.input_tokens:
         return None
     cached = f.prefix_hits / f.prefix_queries if f.prefix_hits and f.prefix_queries else 0.0
@@ -67,7 +71,6 @@ def _measured(evidence: Evidence) -> Measured | None:
     note = f", {percent(cached)} of the prompt tokens from the prefix cache" if cached else ""
     if f.ttft_s and (f.concurrency or 1) == 1:
         return Measured(tokens, f.ttft_s, f"TTFT {seconds(f.ttft_s)}, as stated{note}")
-    level = next((p for p in evidence.points if p.concurrency == 1 and p.ttft_p50_s and not p.void), None)
     if level is None or not level.ttft_p50_s:
         return None
     return Measured(tokens, level.ttft_p50_s, f"level C=1: TTFT p50 {seconds(level.ttft_p50_s)}{note}")

@@ -80,8 +80,8 @@ def _gain_words(f: Facts, ratio: float) -> str:
         return ""
     row = ", ".join(_gain(g) for g in gains(p, ratio, k, positions=f.per_position or ()))
     return (
-        f"; predicted speed-up by draft tokens (p = {num(p, 2)}, each costing the same, in brackets down to or up to "
-        f"drafting that costs the same whatever their number): {row}"
+        f"; predicted speed-up by draft tokens with p = {num(p, 2)}, each at the same cost (in brackets the range to one "
+        f"fixed cost of drafting): {row}"
     )
 
 

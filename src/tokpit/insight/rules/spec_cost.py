@@ -80,8 +80,8 @@ def _gain_words(f: Facts, ratio: float) -> str:
         return ""
     row = ", ".join(_gain(g) for g in gains(p, ratio, k, positions=f.per_position or ()))
     return (
-        f"; predicted speed-up by draft tokens with p = {num(p, 2)}, each at the same cost (in brackets the range to one "
-        f"fixed cost of drafting): {row}"
+        f"; predicted speed-up by draft tokens with p = {num(p, 2)}, each at the same cost (in brackets the range to "
+        f"one fixed cost of drafting): {row}"
     )
 
 

@@ -17,9 +17,8 @@ from lifecycle_tools import make_engine, nothing_left
 from process_tools import alive
 from sshd import SSHD_MISSING, Sshd
 from tokpit.config.inventory import Inventory
-from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.domain.server import ServerInfo
-
+from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.engines import registry
 from tokpit.errors import LaunchError, StartFailed, UsageError
 from tokpit.ops.lifecycle import nodes, relaunch_ranks
@@ -137,7 +136,7 @@ async def test_a_relaunch_that_fails_on_one_rank_brings_all_ranks_back(session: 
     await launch(session, spec(engine, port))
     before = await both(session)
     failing = {"FAKE_FAILS": "OSError: [Errno 98] Address already in use", "FAKE_FAILS_RANK": "1"}
-    with pytest.raises(StartFailed, match="rank 1 on gpu2.*the earlier server was started again and was ready"):
+    with pytest.raises(StartFailed, match=r"rank 1 on gpu2.*the earlier server was started again and was ready"):
         await session.execute(
             "server.relaunch", server_id=before[0].id, changes={"tp": 1}, env=failing, rollback=True, timeout_s=50.0
         )

@@ -150,6 +150,14 @@ async def test_a_server_from_the_queue_to_ready_and_to_its_end(
     assert mine[0].job.time_left_s is not None
     assert 0 < mine[0].job.time_left_s <= 600
     assert mine[0].log_path == str(log)
+    # Its GPUs are those of its node: the login host has none.
+    session.watch_host("login")
+    await until(lambda: session.store.host("login").gpus and session.store.gpus_of(done.server))
+    record = session.store.gpus_of(done.server)
+    assert record is not None
+    assert [(gpu.uuid, gpu.util) for gpu in record.gpus] == [(f"GPU-{job.nodes[0]}", 0.97)], record.problems
+    assert session.store.host("login").gpus.gpus == ()
+    assert session.store.host("login").gpus.problems[0].code == "NO_NVIDIA"
     # Its log is read, and its port reached through the login host.
     state = session.store.servers[done.server.id]
     await until(lambda: any("API server version" in record.text for record in state.log.records))

@@ -222,6 +222,27 @@ STEP_WAIT_S = 15
 """How long the queue may take to give a job a further step."""
 
 
+NODE_MARK = "@tokpit:node"
+"""Printed before anything else by what came to run on a node."""
+
+
+def by_step(job: BatchJob, script: str, limit_s: float) -> str:
+    """A command for the login host: NODE_MARK, then `script`, on the first node of a job, by a step of it."""
+    return _limited(limit_s) + on_node(job.id, job.nodes[0], f"echo {NODE_MARK}\n{script}")
+
+
+def by_ssh(job: BatchJob, script: str, limit_s: float) -> str:
+    """The same by SSH from the login host, with what keys and host keys it has; nobody is asked for anything."""
+    command = shlex.join(("sh", "-c", f"echo {NODE_MARK}\n{script}"))
+    words = ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "--", job.nodes[0], command)
+    return f"{_limited(limit_s)}{shlex.join(words)} </dev/null"
+
+
+def _limited(limit_s: float) -> str:
+    """A prefix: status 124 where it did not end within its time."""
+    return f"$(command -v timeout >/dev/null 2>&1 && echo timeout {limit_s:.0f}) "
+
+
 def on_node(job_id: str, node: str, script: str) -> str:
     """A command for the login host: `script` on a node of a running job, in a step that takes nothing from the job.
 

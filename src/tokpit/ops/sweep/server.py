@@ -219,8 +219,8 @@ class ServerSide:
                         received,
                     )
                 )
-            if self._host is not None:
-                record = self._session.store.host(self._host.name).gpus
+            if self._server is not None:
+                record = self._session.store.gpus_of(self._server)
                 if record is not None and record.t >= begun:
                     self._look_at(record)
 

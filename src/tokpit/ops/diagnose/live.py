@@ -10,9 +10,11 @@ import msgspec
 
 from tokpit.collect.backlog import read_age, read_head
 from tokpit.collect.find import orphans_of, read_table
+from tokpit.collect.gpus import Runner
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec
 from tokpit.domain.text import LineSplitter, decode_line
+from tokpit.errors import RemoteFailed
 from tokpit.insight.counters import counted_facts
 from tokpit.insight.facts import Facts, merged
 from tokpit.insight.prediction import kv_bytes_per_token
@@ -59,6 +61,9 @@ async def read_live(session: Session, target: str, got: Gathered) -> None:
         got.facts = merged(Facts(kv_pool_gb=pool * token / 1e9), got.facts)
     await read_past(session, server, got)
     await _counters(session, host, server, got)
+    if server.job is not None:
+        await _job_gpus(session, host, server, got)
+        return
     await _gpus(host, got)
     got.facts = merged(await _host(host), got.facts)
 
@@ -114,7 +119,20 @@ async def _counters(session: Session, host: Host, server: ServerInfo, got: Gathe
         got.facts = merged(counted_facts(page.values), got.facts)
 
 
-async def _gpus(host: Host, got: Gathered) -> None:
+async def _job_gpus(session: Session, host: Host, server: ServerInfo, got: Gathered) -> None:
+    """Those of its node; its memory and processors are not asked for, and the login host's are not its own."""
+    from tokpit.collect.job_gpus import JobOver, Node
+
+    node = Node(host, lambda: session.store.servers[server.id].info)
+    try:
+        await _gpus(node, got)
+    except RemoteFailed as error:
+        got.notes.append(error.message)
+    except JobOver:
+        got.notes.append(f"{server.label} does not run yet: nothing is known of its GPUs")
+
+
+async def _gpus(host: Runner, got: Gathered) -> None:
     """One poll of the GPUs by the first reader that finds its kind."""
     for make in registry.READERS:
         reader = make()

@@ -36,11 +36,11 @@ def sight(store: LiveStore, server_id: str, *, most: int = MOST_RECORDS) -> Sigh
     """A server's newest log lines, its settings, and its host's GPUs and memory."""
     state = store.servers[server_id]
     host = store.host(state.info.host)
-    gpus = host.gpus
+    gpus = store.gpus_of(state.info)
     facts = settings_facts(state.info)
     if gpus is not None and gpus.gpus:
         facts = merged(Facts(gpu=gpus.gpus[0].name, gpus=len(gpus.gpus)), facts)
-    if (memory := host.memory) is not None:
+    if (memory := host.memory) is not None and state.info.job is None:  # a login host's memory is not its node's
         seen = Facts(
             mem_total_gb=None if memory.mem_total_bytes is None else memory.mem_total_bytes / 1e9,
             swap_used_gb=None if memory.swap_used_bytes is None else memory.swap_used_bytes / 1e9,

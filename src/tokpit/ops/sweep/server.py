@@ -224,8 +224,8 @@ class ServerSide:
                 )
                 self._samples, pace = paced(self._samples, pace)
             asking = time.monotonic() - asked
-            if self._host is not None:
-                record = self._session.store.host(self._host.name).gpus
+            if self._server is not None:
+                record = self._session.store.gpus_of(self._server)
                 if record is not None and record.t >= begun:
                     self._look_at(record)
 

@@ -167,7 +167,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
             raise await leftovers.after(session, host, attempt, error, wanted=args.get("clear")) from error
 
     if spec.method == "slurm":
-        lines = ("sbatch <<'END'", *slurm.script_of(made.spec, made.argv, made.port).splitlines(), "END")
+        lines = slurm.shown_lines(made)
     else:
         lines = (await methods.shown_line(host, made.spec, made.argv, log_path, made.handle),)
     return Prepared(
@@ -226,7 +226,9 @@ async def _start(
         except LaunchError as error:
             raise await ready.explained(host, spec, log_start, error, what=error.message) from error
         attempt.info = info
-        return await _await_ready(session, host, made, progress, state, attempt, log_start, timeout_s)
+        # The time in the queue is no time of the server's.
+        left_s = progress.elapsed_s + timeout_s
+        return await _await_ready(session, host, made, progress, state, attempt, log_start, left_s)
     try:
         state = await start_detached(
             host,

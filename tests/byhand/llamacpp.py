@@ -4,8 +4,8 @@
 
 Starts the server on a free port of this machine, loads it, compares what its log and its metrics page say with what
 the clients counted, lets starts fail in four ways, and ends it with SIGKILL; then has tokpit launch it, sweep past its
-slots and stop it. Prints a line a check; exit status 1 if one is wrong. `--save` keeps the logs, from which excerpts for
-tests/data/real_logs can be cut.
+slots and stop it. Prints a line a check; exit status 1 if one is wrong. `--save` keeps the logs, from which excerpts
+for tests/data/real_logs can be cut.
 """
 
 from __future__ import annotations

@@ -53,18 +53,32 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # One `cat` for all processes; the name in brackets may hold spaces and brackets, so the last `) ` ends it.
-_TABLE = r"""cat /proc/[0-9]*/stat 2>/dev/null | awk '{
+_READ = r"""cat /proc/[0-9]*/stat 2>/dev/null | awk -v root=%d '{
   line = $0; at = 0
   while ((i = index(substr(line, at + 1), ") ")) > 0) at += i
   if (!at) next
   split(substr(line, at + 2), f, " ")
-  print substr(line, 1, index(line, " ") - 1), f[2], f[3], f[4], f[20], f[1] }'
+  pid = substr(line, 1, index(line, " ") - 1)
+  row = pid " " f[2] " " f[3] " " f[4] " " f[20] " " f[1]
 """
+_ALL = _READ + "  print row }'"
+_OWN = (
+    _READ
+    + r"""  rows[pid] = row; parent[pid] = f[2]
+  if (pid == root || f[3] == root || f[4] == root) own[pid]
+} END {
+  do { more = 0; for (p in parent) if (!(p in own) && parent[p] in own) { own[p]; more = 1 } } while (more)
+  for (p in own) print rows[p] }'"""
+)
 
 
-def family_script(pid: int) -> str:
-    """POSIX sh that prints every process of the host in short, and the control groups of `pid`."""
-    return f"{mark('stat')}\n{_TABLE}{mark('cgroup')}\ncat /proc/{pid:d}/cgroup 2>/dev/null\n{mark('end')}\n"
+def family_script(pid: int, *, alone: bool = False) -> str:
+    """POSIX sh that prints every process of the host in short, and the control groups of `pid`.
+
+    `alone`: only its own group and session and the descendants of all these, for who asks again and again.
+    """
+    table = (_OWN if alone else _ALL) % pid
+    return f"{mark('stat')}\n{table}\n{mark('cgroup')}\ncat /proc/{pid:d}/cgroup 2>/dev/null\n{mark('end')}\n"
 
 
 def parse_processes(text: str) -> dict[int, Member]:

@@ -176,7 +176,7 @@ class _Waiter:
         """Whether the port belongs to the process, which lives. Raises StartFailed where it never will."""
         info = self._info
         answer = await self._host.run(
-            group_script(info.pid, info.pgid, info.port or 0) + family.family_script(info.pid)
+            group_script(info.pid, info.pgid, info.port or 0) + family.family_script(info.pid, alone=True)
         )
         state = parse_group(answer.out)
         members = family.parse_family(answer.out, info.pid, info.start_ticks, info.pgid).members

@@ -19,6 +19,7 @@ from tokpit.errors import StoreError, UsageError
 if TYPE_CHECKING:
     from tokpit.domain.tuning import Tuning
     from tokpit.ops.session import Session
+    from tokpit.store.journal import Entry
     from tokpit.tune.experiment import Experiment
 
 _STOPPED = (
@@ -208,13 +209,17 @@ def _list(folder: Path, as_json: bool) -> int:
     if not found:
         click.echo("no experiment was made yet; begin with: tokpit tune HOST:PORT --vary SETTING=VALUES", err=True)
         return 0
-    words = {"running": "under way", "open": "CUT OFF: resume or restore it", "ended": "ended"}
     rows = [
-        (e.id, time.strftime("%Y-%m-%d %H:%M", time.localtime(e.t)), f"{e.host}:{e.port}", e.title, words[e.state])
+        (e.id, time.strftime("%Y-%m-%d %H:%M", time.localtime(e.t)), f"{e.host}:{e.port}", e.title, _state(e))
         for e in found
     ]
     table(("EXPERIMENT", "BEGAN", "SERVER", "WHAT", "STATE"), rows)
     return 0
+
+
+def _state(entry: Entry) -> str:
+    cut_off = " ".join(filter(None, ("CUT OFF", entry.where)))
+    return {"running": "under way", "open": f"{cut_off}; resume or restore it", "ended": "ended"}[entry.state]
 
 
 def _show(folder: Path, text: str, as_json: bool) -> int:

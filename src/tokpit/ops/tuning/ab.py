@@ -185,7 +185,7 @@ class _Duel:
             server = await self._place.put_first_back()
         else:
             server = await self._place.put(self._sides.b)
-        run = await self._place.sweep(server, self._sweep, None, self._stop)
+        run = await self._place.sweep(server, self._sweep, self._stop)
         if self._stop.is_set():
             return
         points = pooled(map(point_of, run.levels))

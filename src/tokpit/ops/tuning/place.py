@@ -21,6 +21,7 @@ from tokpit.ops import gate
 from tokpit.ops.lifecycle import launch, managers, ready, relaunch, stop
 from tokpit.ops.lifecycle.launch import Plan
 from tokpit.ops.progress import Progress
+from tokpit.ops.sweep.underway import Rate
 from tokpit.store.journal import First
 from tokpit.transport.base import Host
 
@@ -114,13 +115,19 @@ class Place:
             raise LaunchError(f"{info.label}: its unit was started, and no server is there")
         return back
 
-    async def sweep(self, server: ServerInfo, args: Mapping[str, Any], enough: Any, stop_event: asyncio.Event) -> Run:
-        """Measure a server. Raises LoadError, HostError."""
-
-        def asked(levels: tuple[Level, ...]) -> str:
-            return str(enough(levels)) if enough is not None else ""
-
-        run = await self.command("sweep.start", target=server.id, stop=stop_event, enough=asked, **args)
+    async def sweep(
+        self,
+        server: ServerInfo,
+        args: Mapping[str, Any],
+        stop_event: asyncio.Event,
+        *,
+        enough: Callable[[tuple[Level, ...]], str] | None = None,
+        hopeless: Callable[[Rate], str] | None = None,
+    ) -> Run:
+        """Measure a server; `enough` and `hopeless` as for `sweep.start`. Raises LoadError, HostError."""
+        run = await self.command(
+            "sweep.start", target=server.id, stop=stop_event, enough=enough, hopeless=hopeless, **args
+        )
         assert isinstance(run, Run)
         return run
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-import pytest
-
 from tokpit.load.events import Progress
 from tokpit.ops.sweep.underway import LOOKS, Rate, Underway
 
@@ -50,14 +48,16 @@ def looks(progress: Iterator[Progress]) -> list[Rate]:
     return [rate for line in progress if (rate := underway.add(line)) is not None]
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_true_rate_lies_within_the_interval_at_every_look(seed: int) -> None:
-    found = looks(lines(50.0, seed=seed))
-    assert 5 <= len(found) <= LOOKS
-    assert all(rate.tps - rate.half <= C * 50.0 <= rate.tps + rate.half for rate in found)
-    assert found[-1].half < 0.1 * C * 50.0
-    assert found[0].done >= 2
-    assert all(rate.concurrency == C for rate in found)
+def test_the_true_rate_lies_within_the_intervals_of_all_looks_together() -> None:
+    misses = 0
+    for seed in range(40):
+        found = looks(lines(50.0, seed=seed))
+        assert 5 <= len(found) <= LOOKS
+        assert found[0].done >= 2
+        assert found[-1].half < 0.1 * C * 50.0
+        assert {rate.concurrency for rate in found} == {C}
+        misses += any(abs(rate.tps - C * 50.0) > rate.half for rate in found)
+    assert misses <= 2, "5 % of the levels may be judged wrongly at some look"
 
 
 def test_a_long_wait_for_the_first_prompts_is_not_taken_for_a_slow_server() -> None:

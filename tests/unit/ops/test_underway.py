@@ -50,14 +50,14 @@ def looks(progress: Iterator[Progress]) -> list[Rate]:
 
 def test_the_true_rate_lies_within_the_intervals_of_all_looks_together() -> None:
     misses = 0
-    for seed in range(40):
+    for seed in range(20):
         found = looks(lines(50.0, seed=seed))
         assert 5 <= len(found) <= LOOKS
         assert found[0].done >= 2
         assert found[-1].half < 0.1 * C * 50.0
         assert {rate.concurrency for rate in found} == {C}
         misses += any(abs(rate.tps - C * 50.0) > rate.half for rate in found)
-    assert misses <= 2, "5 % of the levels may be judged wrongly at some look"
+    assert misses <= 1, "5 % of the levels may be judged wrongly at some look"
 
 
 def test_a_long_wait_for_the_first_prompts_is_not_taken_for_a_slow_server() -> None:

@@ -20,7 +20,7 @@ from tokpit.ops.lifecycle.launch import Plan
 from tokpit.ops.progress import Progress
 from tokpit.ops.sweep.plan import read_args
 from tokpit.ops.targets import resolve_server
-from tokpit.ops.tuning.place import Place, digest
+from tokpit.ops.tuning.place import Place
 from tokpit.ops.tuning.plan import check_none_open, first_of, server_word
 from tokpit.store.history import new_id
 from tokpit.store.journal import First, Journal
@@ -144,8 +144,7 @@ class _Duel:
         self._order, self._noise = order(blocks), float(args.get("noise") or 0.02)
         self._objective: Objective = args.get("objective") or Objective()
         self._stop: asyncio.Event = args.get("stop") or asyncio.Event()
-        self._place = Place(session, sides.first, timeout_s=float(args.get("timeout_s") or 1800.0))
-        self._place.before_start = lambda plan: journal.add("start", line=digest(plan.argv))
+        self._place = Place(session, sides.first, journal, timeout_s=float(args.get("timeout_s") or 1800.0))
         self._progress = Progress(
             session.store,
             kind="ab",

@@ -15,7 +15,7 @@ from tokpit.domain.tuning import Choice, CurvePoint, Trial, Tuning
 from tokpit.errors import HostError, LaunchError, LoadError, StartFailed, TargetError, TokpitError, UsageError
 from tokpit.ops.sweep.underway import Rate
 from tokpit.ops.tuning.board import Board
-from tokpit.ops.tuning.place import Place, digest
+from tokpit.ops.tuning.place import Place
 from tokpit.ops.tuning.plan import Ready, spec_for
 from tokpit.store.journal import Journal
 from tokpit.tune import choosing, estimate
@@ -46,12 +46,10 @@ class Tuner:
         stop: asyncio.Event,
         *,
         trials: Sequence[Trial] = (),
-        ours: Sequence[str] = (),
         operation_id: str | None = None,
     ) -> None:
         self._session, self._ready, self._search, self._journal, self._stop = session, ready, search, journal, stop
-        self._place = Place(session, ready.first, timeout_s=ready.experiment.timeout_s, ours=ours)
-        self._place.before_start = lambda plan: self._journal.add("start", line=digest(plan.argv))
+        self._place = Place(session, ready.first, journal, timeout_s=ready.experiment.timeout_s)
         self._board = Board(session, ready, search, journal.id, operation_id)
         for trial in trials:
             self._search.tell(trial)

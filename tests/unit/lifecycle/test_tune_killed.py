@@ -239,15 +239,13 @@ PHASES: dict[str, Callable[[Case], bool]] = {
 }
 UNTOUCHED = {"plan written", "first server measured"}
 RESUMED = ("plan written", "candidate starts", "candidate measured again", "restoring")
-"""Phases that every run of the tests resumes; it restores after the others. The real tier does the other half."""
+RESTORED = ("first server measured", "first server told to end", "candidate measured")
+"""What every run of the tests does; the real tier does the rest of phases and ways."""
 
 
-def phases(*, resumed: bool) -> list[Any]:
-    """Every phase; those that are not of this half are left to the real tier."""
-    return [
-        pytest.param(name, marks=() if (name in RESUMED) == resumed else (pytest.mark.real,), id=name)
-        for name in PHASES
-    ]
+def phases(at_once: tuple[str, ...]) -> list[Any]:
+    """Every phase; some of them in every run."""
+    return [pytest.param(name, marks=() if name in at_once else (pytest.mark.real,), id=name) for name in PHASES]
 
 
 async def check_first_is_back(case: Case, cut_off: str, phase: str) -> None:
@@ -282,7 +280,7 @@ async def finish(case: Case, phase: str, command: str, **args: Any) -> Any:
     return await task
 
 
-@pytest.mark.parametrize("phase", phases(resumed=False))
+@pytest.mark.parametrize("phase", phases(RESTORED))
 async def test_restore_puts_the_first_server_back(case: Case, phase: str) -> None:
     cut_off = await case.killed(PHASES[phase], repeats=0 if phase == "restoring" else 1)
     with pytest.raises(UsageError, match="was cut off") as caught:
@@ -294,7 +292,7 @@ async def test_restore_puts_the_first_server_back(case: Case, phase: str) -> Non
         await case.session.execute("tune.restore", id=cut_off)
 
 
-@pytest.mark.parametrize("phase", phases(resumed=True))
+@pytest.mark.parametrize("phase", phases(RESUMED))
 async def test_resume_goes_on_to_the_end(case: Case, phase: str) -> None:
     cut_off = await case.killed(PHASES[phase], repeats=0 if phase == "restoring" else 1)
     before = [event.data["trial"] for event in case.events if event.kind == "trial"]

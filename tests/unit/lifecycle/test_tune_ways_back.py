@@ -14,6 +14,7 @@ import pytest
 from relay import Relay
 from sshd import Sshd
 from tokpit.config.inventory import Inventory
+from tokpit.domain.job import BatchJob
 from tokpit.domain.records import LinkState
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, Settings
@@ -145,6 +146,23 @@ async def test_what_somebody_else_put_on_the_port_is_not_touched(session: Sessio
     with Journal.create(session.journals, "x", other, {}) as journal, pytest.raises(TargetError, match="did not start"):
         await Place(session, other, journal, timeout_s=TIMEOUT_S).put_first_back()
     assert [server.pid for server in await running(session, first)] == [first.pid]
+
+
+async def test_what_could_not_be_put_back_is_refused_with_what_to_do_instead(
+    session: Session, first: ServerInfo
+) -> None:
+    in_container = msgspec.structs.replace(first, container="c0ffee")
+    with pytest.raises(UsageError, match=r"container c0ffee.*not touched") as caught:
+        await first_of(session, in_container)
+    assert "tokpit launch --env-dir" in caught.value.hint
+    in_job = msgspec.structs.replace(first, job=BatchJob(id="4711", state="RUNNING"))
+    with pytest.raises(UsageError, match=r"batch job 4711.*wait in the queue") as caught:
+        await first_of(session, in_job)
+    assert "tokpit compare" in caught.value.hint
+    with pytest.raises(UsageError, match="one of 2 ranks"):
+        await first_of(session, msgspec.structs.replace(first, ranks=("a:1", "b:2")))
+    assert [server.pid for server in await running(session, first)] == [first.pid]
+    assert entries(session.journals) == []
 
 
 async def test_a_against_b_in_alternating_blocks(session: Session, first: ServerInfo) -> None:

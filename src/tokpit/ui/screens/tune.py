@@ -49,7 +49,9 @@ class TuneScreen(PumpedScreen):
         self.server_id = server_id
         self.tuning_id = ""
         self.reasons = False
-        """In a narrow terminal: reasons instead of the chart."""
+        """In a narrow terminal: reasons, or at the end the report, instead of the chart."""
+        self._told = ""
+        """The experiment whose report was brought forward."""
         self._before: frozenset[str] = frozenset()
         self._asked = False
 
@@ -159,6 +161,9 @@ class TuneScreen(PumpedScreen):
         started = self.tuning() is not None
         self._follow()
         self.set_class(started, "started")
+        tuning = self.tuning()
+        if tuning is not None and tuning.report and self._told != tuning.id:
+            self._told, self.reasons = tuning.id, True
         if started and isinstance(self.focused, Input):
             self.query_one(BoardPanel).focus()
         self._fold()

@@ -222,8 +222,8 @@ def pareto_rows(places: Sequence[Place], width: int, height: int) -> list[Row]:
     for row, column, place in spots:
         cells[row, column] = (place.sign, place.style)
     for row, column, place in reversed(spots):  # what lies on top is named first
-        after, before = range(column + 1, column + 1 + len(place.label)), range(column - len(place.label), column)
-        free = next((span for span in (after, before) if _free(cells, row, span, plot_w)), None)
+        sides = (range(column + 1, column + 1 + len(place.label)), range(column - len(place.label), column))
+        free = next((span for span in sides if _free(cells, row, span, plot_w)), None)
         for x, char in zip(free or (), place.label, strict=False):
             cells[row, x] = (char, "dim")
     ticks = {0: top, (plot_h - 1) // 2: top / 2, plot_h - 1: 0.0}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from tokpit.insight.words import num
-from tokpit.report.document import Block, Chart, Claim, Code, Document, Paragraph, Table
+from tokpit.report.document import Block, Chart, Claim, Code, Document, Paragraph, Points, Table
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
+_SPECIAL = re.compile(r"([\\`*\[\]<|~]|(?<!-)>|(?<!\w)_|_(?!\w)|^#)")
+"""What Markdown would take for its own: an underscore inside a word, a # inside a line and an arrow are none of it."""
 
 
 def markdown(document: Document) -> str:
@@ -39,6 +40,8 @@ def _block(block: Block) -> list[str]:
     if isinstance(block, Code):
         fence = "````" if "```" in block.text else "```"
         return [f"{fence}text", block.text, fence]
+    if isinstance(block, Points):
+        return [f"- {plain(item)}" for item in block.items]
     if isinstance(block, Table):
         rows = [[plain(cell) if cell is not None else "–" for cell in row] for row in block.rows]
         return [*_table([plain(name) for name in block.head], rows, block.right), *_note(block.note)]

@@ -14,12 +14,14 @@ from tokpit.engines.registry import engine as engine_of
 from tokpit.ops.difference import differences
 from tokpit.ops.progress import Progress
 from tokpit.ops.tuning.plan import Ready
+from tokpit.report.html import html
+from tokpit.report.markdown import markdown
 from tokpit.transport.base import quote
 from tokpit.tune import choosing, estimate
 from tokpit.tune.choosing import Standing
+from tokpit.tune.document import Told, document
 from tokpit.tune.effects import effects
 from tokpit.tune.experiment import OBJECTIVES
-from tokpit.tune.markdown import Told, report
 from tokpit.tune.search import Search
 from tokpit.tune.space import value_of, words_of
 
@@ -47,6 +49,8 @@ class Board:
         )
         space = experiment.space()
         self._live: Trial | None = None
+        self.told: Told | None = None
+        """What the report is made of, once it is over."""
         self.tuning = Tuning(
             id=tuning_id,
             server=ready.info.id,
@@ -106,7 +110,9 @@ class Board:
         )
         self._publish(winner)
         tuning = msgspec.structs.replace(self.tuning, left_s=None)
-        self.tuning = msgspec.structs.replace(tuning, report=report(tuning, self._told(winner)))
+        self.told = self._told(winner)
+        whole = document(tuning, self.told)
+        self.tuning = msgspec.structs.replace(tuning, report=markdown(whole), page=html(whole))
         self._session.store.tune(self.tuning)
         if status == "failed":
             self._progress.failed(RuntimeError(why or "; ".join(notes)))

@@ -98,7 +98,7 @@ class Tuner:
         if ended == "stopped":
             self._search.close("it was stopped")
         tuning = self._board.close(ended, why, winner, (f"kept: {kept}",) if kept else ())
-        self._journal.add("end", status=ended, tuning=tuning)
+        self._journal.add("end", status=ended, tuning=msgspec.structs.replace(tuning, page=""), told=self._board.told)
         self._journal.forget_first()
         if isinstance(error, asyncio.CancelledError):
             raise error

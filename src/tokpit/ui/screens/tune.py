@@ -207,7 +207,11 @@ class TuneScreen(PumpedScreen):
             tell(self.console, "the command line stands in the report, once the experiment is over")
             return
         blocks = tuning.report.split("```")
-        copy(self.console, blocks[1].strip() if len(blocks) > 1 else tuning.report, "the command line")
+        copy(
+            self.console,
+            blocks[1].removeprefix("text").strip() if len(blocks) > 1 else tuning.report,
+            "the command line",
+        )
 
     def action_export(self) -> None:
         """The report, into a file."""
@@ -217,7 +221,8 @@ class TuneScreen(PumpedScreen):
         if tuning is None or not tuning.report:
             tell(self.console, "there is no report before the experiment is over")
             return
-        export(self.console, f"tune-{tuning.target}", {f"tune-{tuning.id}.md": tuning.report})
+        texts = {f"tune-{tuning.id}.md": tuning.report, f"tune-{tuning.id}.html": tuning.page}
+        export(self.console, f"tune-{tuning.target}", {name: text for name, text in texts.items() if text})
 
     def action_stop_tune(self) -> None:
         """End it in order: what was measured is kept, the first server is put back."""

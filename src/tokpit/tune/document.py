@@ -132,7 +132,7 @@ def _measured(tuning: Tuning, found: Sequence[Standing]) -> list[Block]:
     head = ("Trials", *(name_of(n) for n in names), tuning.unit, "±", "Levels: C = tok/s (one stream)")
     rows = [
         [
-            " ".join(f"#{n}" for n in standing.trials),
+            ", ".join(map(str, standing.trials)),
             *(value_of(standing.choice.get(n)) for n in names),
             f"{standing.score.value:.4g}{_remark(standing)}",
             f"{standing.score.half:.2g}",

@@ -23,7 +23,7 @@ from tokpit.ops.session import Session
 from tokpit.ops.tuning.place import digest
 from tokpit.store.journal import Event, Journal, entries
 
-REQUESTS = 8
+REQUESTS = 24
 EXPERIMENT = """\
 target = "{target}"
 timeout_s = 40
@@ -31,7 +31,7 @@ timeout_s = 40
 max_running = [8]
 [workload]
 levels = "8"
-requests = 8
+requests = {requests}
 max_tokens = 8
 warmup = 0
 source = "here"
@@ -82,7 +82,8 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     if SSHD_MISSING:
         pytest.skip(SSHD_MISSING)
     folder = tmp_path_factory.mktemp("box")
-    env = {"FAKE_MARK": str(folder)} | {
+    # A step so long that slots decide what a server gives, however busy the machine is.
+    env = {"FAKE_MARK": str(folder), "FAKE_STEP_S": "0.01"} | {
         f"FAKE_{name.upper()}": str(folder / name) for name in ("gate", "hold", "stays")
     }
     home = folder / "sshd" / "home"
@@ -129,7 +130,7 @@ class Case:
     async def killed(self, reached: Callable[[Case], bool], *, repeats: int = 1) -> str:
         """Run the experiment in a tokpit of its own and kill it once it is in the phase; the experiment's id."""
         file = self.folder / "experiment.toml"
-        file.write_text(EXPERIMENT.format(target=self.first.label, repeats=repeats))
+        file.write_text(EXPERIMENT.format(target=self.first.label, requests=REQUESTS, repeats=repeats))
         words = ["--inventory", str(self.folder / "hosts.toml"), "--history", str(self.folder / "history.sqlite")]
         log = self.folder / "tune.log"
         with log.open("wb") as out:

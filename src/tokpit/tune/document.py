@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tokpit.domain.tuning import LeftOut, Trial, Tuning
+from tokpit.insight.words import num, within
 from tokpit.report.document import Block, Chart, Code, Curve, Document, Paragraph, Points, Section, Table
 from tokpit.tune.choosing import Standing, best_point, ties
 from tokpit.tune.effects import Effect
@@ -37,12 +38,12 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     noise: float = 0.02
 
 
-def document(tuning: Tuning, told: Told) -> Document:
-    """The whole report."""
+def document(tuning: Tuning, told: Told, *, charts: bool = True) -> Document:
+    """The whole report. Without `charts` for a format that cannot draw them: the table has all their points."""
     failed = [t for t in tuning.trials if t.status == "failed"]
     sections = [
         Section("Result", verdict(tuning, told)),
-        Section("Measured", _measured(tuning, told.found)),
+        Section("Measured", _measured(tuning, told.found, charts=charts)),
         Section(
             "Did not start or could not be measured",
             [Points([f"{words_of(t.choice)}: {t.code}: {t.reason}" for t in failed])] if failed else (),
@@ -121,21 +122,23 @@ def drift(trials: Iterable[Trial], noise: float) -> str | None:
         return None
     (begin, half), (end, other) = values[0], values[-1]
     change = end / begin - 1
-    words = f"The first server, measured again at the end, gave {end:.4g} after {begin:.4g} ({change * 100:+.1f} %)"
+    words = (
+        f"The first server, measured again at the end, gave {num(end, 4)} after {num(begin, 4)} ({change * 100:+.1f} %)"
+    )
     if abs(end - begin) <= max(noise * begin, (half**2 + other**2) ** 0.5):
         return f"{words}: no drift beyond the noise."
     return f"{words}: the machine drifted; differences of that size mean nothing."
 
 
-def _measured(tuning: Tuning, found: Sequence[Standing]) -> list[Block]:
+def _measured(tuning: Tuning, found: Sequence[Standing], *, charts: bool) -> list[Block]:
     names = list(tuning.axes)
     head = ("Trials", *(name_of(n) for n in names), tuning.unit, "±", "Levels: C = tok/s (one stream)")
     rows = [
         [
             ", ".join(map(str, standing.trials)),
             *(value_of(standing.choice.get(n)) for n in names),
-            f"{standing.score.value:.4g}{_remark(standing)}",
-            f"{standing.score.half:.2g}",
+            num(standing.score.value or 0.0, 4) + _remark(standing),
+            num(standing.score.half, 2),
             ", ".join(
                 f"{p.concurrency} = {p.tps:.1f}" + (f" ({p.stream_tps:.1f})" if p.stream_tps else "")
                 for p in standing.points
@@ -144,7 +147,8 @@ def _measured(tuning: Tuning, found: Sequence[Standing]) -> list[Block]:
         for standing in found[:_MOST_ROWS]
     ]
     more = f"{len(found) - _MOST_ROWS} more below these." if len(found) > _MOST_ROWS else ""
-    return [Table(head=head, rows=rows, right=frozenset(range(1, len(names) + 3)), note=more), *_charts(found)]
+    table = Table(head=head, rows=rows, right=frozenset(range(1, len(names) + 3)), note=more)
+    return [table, *(_charts(found) if charts else ())]
 
 
 def _remark(standing: Standing) -> str:
@@ -200,4 +204,4 @@ def _left_out(items: Sequence[LeftOut]) -> list[str]:
 
 
 def _value(standing: Standing, tuning: Tuning) -> str:
-    return f"{standing.score.value:.4g} ± {standing.score.half:.2g} {tuning.unit}"
+    return f"{within(standing.score.value or 0.0, standing.score.half)} {tuning.unit}"

@@ -10,6 +10,7 @@ import msgspec
 from tokpit.domain.settings import Settings
 from tokpit.domain.tuning import Choice, CurvePoint, LeftOut, Trial, Value
 from tokpit.insight.roofline import Roofline
+from tokpit.insight.words import within
 from tokpit.tune.experiment import Objective
 from tokpit.tune.score import Score, half_of, score
 from tokpit.tune.space import Space, key_of, settings_of, words_of
@@ -165,7 +166,7 @@ class Knowledge:
             return None
         found = self.ceiling(choice)
         if found is not None and found[0] < best.low:
-            return LeftOut(choice, "ceiling", f"{found[1]}; the best has {best.value:.4g} ± {best.half:.2g}")
+            return LeftOut(choice, "ceiling", f"{found[1]}; the best has {within(best.value, best.half)}")
         return None
 
     def stand_ins(self, candidates: Iterable[Choice]) -> dict[Key, tuple[Choice, str]]:

@@ -10,6 +10,7 @@ import msgspec
 
 from tokpit.domain.run import Level
 from tokpit.domain.tuning import CurvePoint
+from tokpit.insight.words import within
 from tokpit.tune.experiment import Objective
 
 SLO_SHARE = 0.95
@@ -181,8 +182,8 @@ def cannot_win(
     if not left:
         so_far = now if now.value is not None else Score(value=measured[-1].tps, half=half_of(measured[-1]))
         return (
-            f"{so_far.value:.4g} ± {so_far.half:.2g} so far, at C={measured[-1].concurrency}; "
-            f"the best has {best.value:.4g} ± {best.half:.2g}"
+            f"{within(so_far.value or 0.0, so_far.half)} so far, at C={measured[-1].concurrency}; "
+            f"the best has {within(best.value, best.half)}"
         )
     fastest = min(((p.tps + half_of(p)) / min(p.concurrency, cap or p.concurrency), p.concurrency) for p in measured)[0]
     bounds = [_at_most(c, cap, fastest) for c in left]
@@ -198,7 +199,7 @@ def cannot_win(
     streams = min(top.concurrency, cap or top.concurrency)
     return (
         f"{streams} streams of at most {fastest:.1f} tok/s give {streams * fastest:.0f} tok/s at C={top.concurrency}; "
-        f"the best has {best.value:.4g} ± {best.half:.2g}"
+        f"the best has {within(best.value, best.half)}"
     )
 
 

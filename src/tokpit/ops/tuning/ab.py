@@ -13,6 +13,7 @@ from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.domain.text import mask_secrets
 from tokpit.domain.tuning import CurvePoint
 from tokpit.errors import LaunchError, TokpitError, UsageError
+from tokpit.insight.words import within
 from tokpit.ops.difference import differences, map_differences
 from tokpit.ops.gate import Prepared
 from tokpit.ops.lifecycle import launch
@@ -195,7 +196,7 @@ class _Duel:
         block = Block(side=side, value=value.value, half=value.half, points=points, run=run.id, restarted=restarted)
         self._blocks.append(block)
         self._journal.add("block", block=block)
-        self._progress.step(f"block-{number}", f"block {number}, {side}: {value.value:.4g} ± {value.half:.2g}")
+        self._progress.step(f"block-{number}", f"block {number}, {side}: {within(value.value, value.half)}")
 
     async def _back(self, error: BaseException | None) -> None:
         try:

@@ -11,6 +11,7 @@ from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.domain.text import mask_secrets
 from tokpit.domain.tuning import Trial, Tuning
 from tokpit.engines.registry import engine as engine_of
+from tokpit.insight.words import within
 from tokpit.ops.difference import differences
 from tokpit.ops.progress import Progress
 from tokpit.ops.tuning.plan import Ready
@@ -112,7 +113,9 @@ class Board:
         tuning = msgspec.structs.replace(self.tuning, left_s=None)
         self.told = self._told(winner)
         whole = document(tuning, self.told)
-        self.tuning = msgspec.structs.replace(tuning, report=markdown(whole), page=html(whole))
+        self.tuning = msgspec.structs.replace(
+            tuning, report=markdown(document(tuning, self.told, charts=False)), page=html(whole)
+        )
         self._session.store.tune(self.tuning)
         if status == "failed":
             self._progress.failed(RuntimeError(why or "; ".join(notes)))
@@ -189,6 +192,6 @@ def outcome(trial: Trial, unit: str) -> str:
     """How a start ended, in a line."""
     if trial.status == "failed":
         return f"failed ({trial.code})"
-    value = f"{trial.value:.4g} ± {trial.half or 0.0:.2g} {unit}" if trial.value is not None else "no value"
+    value = f"{within(trial.value, trial.half or 0.0)} {unit}" if trial.value is not None else "no value"
     live = f" with {', '.join(f'{k} {value_of(v)}' for k, v in trial.live.items())}" if trial.live else ""
     return f"{value}{live}" + (" (cut short)" if trial.status == "cut" else "")

@@ -11,7 +11,6 @@ from tokpit.domain.tuning import Tuning
 from tokpit.errors import UsageError
 from tokpit.ops.records.report import format_of, write
 from tokpit.report import FORMATS
-from tokpit.report.document import Document
 from tokpit.store.journal import Journal
 from tokpit.tune.document import Told, document
 
@@ -28,13 +27,10 @@ def ended(folder: Path, text: str) -> dict[str, Any]:
     return found[-1]
 
 
-def document_of(folder: Path, text: str) -> Document:
-    """The report of an experiment. Raises UsageError."""
-    data = ended(folder, text)
-    told = data.get("told") or {"workload": "", "first_line": ""}
-    return document(msgspec.convert(data["tuning"], Tuning), msgspec.convert(told, Told))
-
-
 def export(folder: Path, text: str, path: Path) -> None:
     """Write a report in the format of the file's ending. Raises UsageError, StoreError."""
-    write(FORMATS[format_of(str(path), None)](document_of(folder, text)), path)
+    wanted = format_of(str(path), None)
+    data = ended(folder, text)
+    told = msgspec.convert(data.get("told") or {"workload": "", "first_line": ""}, Told)
+    made = document(msgspec.convert(data["tuning"], Tuning), told, charts=wanted == "html")
+    write(FORMATS[wanted](made), path)

@@ -122,9 +122,8 @@ def drift(trials: Iterable[Trial], noise: float) -> str | None:
         return None
     (begin, half), (end, other) = values[0], values[-1]
     change = end / begin - 1
-    words = (
-        f"The first server, measured again at the end, gave {num(end, 4)} after {num(begin, 4)} ({change * 100:+.1f} %)"
-    )
+    gave = f"gave {num(end, 4)} after {num(begin, 4)} ({change * 100:+.1f} %)"
+    words = f"The first server, measured again at the end, {gave}"
     if abs(end - begin) <= max(noise * begin, (half**2 + other**2) ** 0.5):
         return f"{words}: no drift beyond the noise."
     return f"{words}: the machine drifted; differences of that size mean nothing."

@@ -112,10 +112,8 @@ class Board:
         self._publish(winner)
         tuning = msgspec.structs.replace(self.tuning, left_s=None)
         self.told = self._told(winner)
-        whole = document(tuning, self.told)
-        self.tuning = msgspec.structs.replace(
-            tuning, report=markdown(document(tuning, self.told, charts=False)), page=html(whole)
-        )
+        text, page = markdown(document(tuning, self.told, charts=False)), html(document(tuning, self.told))
+        self.tuning = msgspec.structs.replace(tuning, report=text, page=page)
         self._session.store.tune(self.tuning)
         if status == "failed":
             self._progress.failed(RuntimeError(why or "; ".join(notes)))

@@ -115,7 +115,7 @@ def test_sglang_over_slots_and_cap_and_back(tokpit: Tokpit, sshd: Sshd) -> None:
         assert (plan["candidates"], plan["to_try"]) == (4, 2)
         same = [reason for _, code, reason in plan["left_out"] if code == "same"]
         assert len(same) == 2, plan["left_out"]
-        assert all("1 requests run at once with either" in reason for reason in same)
+        assert all("1 request runs at once with either" in reason for reason in same)
         assert winner_of(tuning) == {"state_slots": 9, "max_running": 3}, "three at once beat one"
         assert tuning["restarts"] == 3, "the candidate, the same again without a start, and the first server"
 

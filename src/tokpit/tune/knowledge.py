@@ -267,7 +267,8 @@ class Knowledge:
         if len(host) < len(differs):
             cap = self.cap(choice)
             words.append(
-                f"{cap.value} requests run at once with either" + (f" ({cap.arithmetic})" if cap.arithmetic else "")
+                f"{cap.value} {'request runs' if cap.value == 1 else 'requests run'} at once with either"
+                + (f" ({cap.arithmetic})" if cap.arithmetic else "")
             )
         return f"{words_of(stand_in)} stands for it: {'; '.join(words)}"
 

@@ -107,7 +107,9 @@ class Board:
         """The end, with its report."""
         self._live = None
         self.tuning = msgspec.structs.replace(
-            self.tuning, phase=status, notes=(*self.tuning.notes, *((f"the search ended: {why}",) if why else ()), *notes)
+            self.tuning,
+            phase=status,
+            notes=(*self.tuning.notes, *((f"the search ended: {why}",) if why else ()), *notes),
         )
         self._publish(winner)
         tuning = msgspec.structs.replace(self.tuning, left_s=None)

@@ -10,7 +10,7 @@ import msgspec
 from tokpit.domain.tuning import LeftOut, Trial, Tuning
 from tokpit.insight.words import num, within
 from tokpit.report.document import Block, Chart, Code, Curve, Document, Paragraph, Points, Section, Table
-from tokpit.tune.choosing import Standing, best_point, ties
+from tokpit.tune.choosing import MOST_GIVEN_UP, Standing, best_point, ties
 from tokpit.tune.effects import Effect
 from tokpit.tune.space import name_of, value_of, words_of
 
@@ -107,7 +107,8 @@ def _changed(tuning: Tuning, told: Told, winner: Standing, first: Standing | Non
     if equal:
         blocks.append(
             Paragraph(
-                f"{len(equal)} other{'s' if len(equal) > 1 else ''} within the noise; it is the most capable of them: "
+                f"{len(equal)} other{'s' if len(equal) > 1 else ''} within the noise "
+                f"(of those within {MOST_GIVEN_UP:.0%} of the best it is the most capable): "
                 + "; ".join(f"{words_of(s.choice)} ({_value(s, tuning)})" for s in equal[:4])
                 + (" ..." if len(equal) > 4 else "")
             )

@@ -23,6 +23,8 @@ HOST_CACHE = frozenset({"hicache_gb", "kv_offload_gib", "hicache_ratio", "hicach
 DEMAND = ("state_slots", "max_running", "spec_steps", "kv_tokens")
 """What takes more GPU memory the larger it is."""
 _MODELLED = CAPACITY | HOST_CACHE | {"spec_steps", "tp"}
+_FULL = 0.9
+"""A gauge that is read once a second may miss the moment at which all ran."""
 _HOST_CODES = ("HOST_MEM", "HICACHE", "HOST_OOM", "SHM")
 _GPU_CODES = ("OOM", "NO_KV", "NO_STATE", "WEIGHTS_TOO")
 
@@ -111,7 +113,7 @@ class Knowledge:
                 continue
             running = self.running(trial.choice, point.concurrency)
             seen = round(point.running) if point.running else None
-            if seen and seen < min(point.concurrency, predicted.value or point.concurrency):
+            if seen and seen < _FULL * min(point.concurrency, predicted.value or point.concurrency):
                 # Fewer ran than were there to run: memory, not the cap, held them back.
                 self._limited.append((trial.choice, seen))
                 running = min(running, seen)

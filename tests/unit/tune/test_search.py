@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tokpit.domain.settings import Settings
-from tokpit.domain.tuning import CurvePoint, LeftOut, Trial
+from tokpit.domain.tuning import Choice, CurvePoint, LeftOut, Trial
 from tokpit.errors import UsageError
 from tokpit.insight.roofline import Roofline
 from tokpit.tune import suggest
@@ -220,6 +220,33 @@ def test_ties_go_to_the_more_capable_and_a_change_that_brings_nothing_is_not_mad
     assert chosen is not None
     assert chosen.first
     assert not ties(Score(value=100.0, half=1.0), Score(value=110.0, half=1.0), 0.02)
+
+
+def test_capability_is_not_bought_with_much_speed_where_nearly_all_tie() -> None:
+    knowledge = knowledge_of(read_space({"max_running": "4,8", "context": "1000,2000"}))
+
+    def wide(number: int, context: int, tps: float) -> Trial:
+        points = (CurvePoint(concurrency=8, tps=tps, half=0.4 * tps),)
+        choice: Choice = {"max_running": 8, "context_len": context}
+        return Trial(number=number, choice=choice, role="search", status="measured", points=points, value=tps)
+
+    for capable, chosen in ((80.0, 1000), (95.0, 2000)):
+        found = ahead(standings([wide(1, 1000, 100.0), wide(2, 2000, capable)], knowledge), knowledge, 0.02)
+        assert found is not None
+        assert found.choice["context_len"] == chosen, capable
+
+
+def test_a_gauge_that_missed_the_fullest_moment_is_no_limit() -> None:
+    knowledge = knowledge_of(read_space({"max_running": "32,48"}), cap_of=lambda settings: Cap(settings.max_running))
+
+    def full(number: int, choice: Choice, ran: float) -> Trial:
+        points = (CurvePoint(concurrency=32, tps=900.0, half=9.0, running=ran),)
+        return Trial(number=number, choice=choice, role="search", status="measured", points=points, value=900.0)
+
+    knowledge.learn(full(1, {"max_running": 32}, 30.0))
+    assert knowledge.cap({"max_running": 32}).value == 32
+    knowledge.learn(full(2, {"max_running": 48}, 19.0))
+    assert knowledge.cap({"max_running": 48}).value == 19, "memory held the others back"
 
 
 def test_the_front_holds_what_no_other_beats_in_both() -> None:

@@ -17,19 +17,18 @@ from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
 from tokpit.ops.records import baseline
 from tokpit.ops.sweep.checks import judged, level_of
+from tokpit.ops.sweep.early import Early
 from tokpit.ops.sweep.find import Search, meets_slo
 from tokpit.ops.sweep.onhost import OnHost
 from tokpit.ops.sweep.place import Here, Source, choose, from_hosts
 from tokpit.ops.sweep.plan import Asked, read_args
 from tokpit.ops.sweep.record import conclude, frozen_context
 from tokpit.ops.sweep.server import ServerSide
-from tokpit.ops.sweep.underway import Rate, Underway
 from tokpit.ops.targets import Target, resolve, server_target
 from tokpit.probes import machine
 from tokpit.transport.base import Host
 
 if TYPE_CHECKING:
-    from tokpit.load import events
     from tokpit.load.plan import Plan
     from tokpit.load.results import LevelResult, SweepResult
     from tokpit.ops.session import Session
@@ -92,10 +91,7 @@ class Sweep:
         self._side = ServerSide(session, host, target.server, target.url, asked.headers)
         self._search = Search(asked.levels) if asked.find else None
         self._enough: Callable[[tuple[Level, ...]], str] | None = args.get("enough")
-        self._hopeless: Callable[[Rate], str] | None = args.get("hopeless")
-        self._underway: Underway | None = None
-        self._cut = asyncio.Event()
-        """Ends the level under way: a stop of the whole sweep, or a level that is hopeless."""
+        self._early = Early(self._stop, args.get("hopeless"))
         self._kept: list[Level] = []
         self._reason = ""
         self._in_flight, self._received = 0, 0.0
@@ -218,8 +214,8 @@ class Sweep:
             ended = await self._one(one, run, history, number, count, repeat)
             if ended.status == "failed":
                 raise LoadError(f"{self._target.label}: {ended.reason}", hint=self._kept_words(run))
-            if ended.status == "stopped" or self._cut.is_set():
-                self._reason = self._reason or ended.reason.rstrip(".") or "stopped by request"
+            if ended.status == "stopped" or self._early.over:
+                self._reason = self._early.reason or ended.reason.rstrip(".") or "stopped by request"
                 return "stopped"
             if self._enough is not None and (why := self._enough(tuple(self._kept))):
                 self._reason = why
@@ -282,16 +278,11 @@ class Sweep:
         concurrency = 0 if plan.rates else plan.levels[0]
         if self._target.server is not None:
             self._session.store.apply(Mark(self._target.server.id, self._now(), "sweep", f"sweep {label}"))
-        if self._hopeless is not None and not plan.rates:
-            total = plan.requests_at(concurrency)
-            self._underway = Underway(concurrency, total=total, duration_s=plan.duration_s)
         await self._side.begin(lambda: (self._in_flight, self._received))
-        passing_on = asyncio.ensure_future(self._pass_on())
         try:
-            ended = await self._source.run(plan, lambda event: self._event(event, concurrency), self._cut)
+            async with self._early.level(plan, concurrency) as cut:
+                ended = await self._source.run(plan, lambda event: self._event(event, concurrency), cut)
         finally:
-            passing_on.cancel()
-            await asyncio.gather(passing_on, return_exceptions=True)
             seen = await self._side.end()
         for result in ended.levels:
             level = self._level(replace(result, level=number), plan, seen, ended.client, repeat)
@@ -301,19 +292,6 @@ class Sweep:
             if self._search is not None and not result.partial and not level.result["void"]:
                 self._search.tell(plan.levels[0], met=meets_slo(result))
         return ended
-
-    async def _pass_on(self) -> None:
-        await self._stop.wait()
-        self._cut.set()
-
-    def _look(self, seen: events.Progress) -> None:
-        """Cut the level short where going on with it is in vain."""
-        if self._underway is None or self._hopeless is None or self._cut.is_set():
-            return
-        rate = self._underway.add(seen)
-        if rate is not None and (why := self._hopeless(rate)):
-            self._reason = why
-            self._cut.set()
 
     def _level(self, result: LevelResult, plan: Plan, seen: Any, client: dict[str, Any], repeat: int) -> Level:
         extra: dict[str, Any] = {"client": client, "from": self._source.where}
@@ -329,7 +307,7 @@ class Sweep:
 
         if isinstance(event, events.Progress):
             self._in_flight, self._received = event.running, event.tokens
-            self._look(event)
+            self._early.look(event)
             figures = {name: getattr(event, name) for name in ("done", "total", "ok", "err", "running", "elapsed_s")}
             figures |= {"concurrency": concurrency, "output_tps": event.tps, "eta_s": event.eta_s, **self._place}
             self._progress.update(live={name: float(value) for name, value in figures.items() if value is not None})

@@ -27,7 +27,7 @@ class Footer(Panel):
         """The actions that fit, in table order; low ranks stay longest."""
         every = actions_for(self.screen_name, getattr(self.app, "own_keys", None))
         kept: list[Action] = []
-        left = width - 1
+        left = width + 1  # nothing stands behind the last one
         for action in sorted(every, key=lambda a: a.rank):
             cells = len(action.key_text) + len(action.label) + 3
             if cells <= left:

@@ -62,6 +62,8 @@ class TokpitApp(AppActions, App[None]):
         self.view = View(session, Clock(session), host or next(iter(session.host_specs), None))
         self.palette = Palette({})
         self.plotext_ready = False
+        self.loaded: Callable[[], object] = lambda: None
+        """Called once every module that is needed has been imported."""
         self._chart_engine = chart_engine
         self.busy: set[str] = set()
         """Commands under way, by id and target."""
@@ -111,6 +113,7 @@ class TokpitApp(AppActions, App[None]):
             self._call(self.session.watch_host, name)
         await asyncio.to_thread(_import_all, ("plotext._kernel.terminal",))
         self.plotext_ready = True
+        self.loaded()
 
     def _call(self, method: Any, *args: Any) -> None:
         """Call a session method that may be plain or a coroutine; its error becomes a notice."""

@@ -253,7 +253,7 @@ class LogModel:
 
     def _trim(self) -> None:
         extra = len(self._all) - self._keep
-        if extra < self._keep // 10:
+        if extra < self._keep // 100:
             return
         oldest = self._all[extra].number
         self.polls -= sum(line.poll for line in self._all[:extra])

@@ -89,7 +89,7 @@ class OlderReader:
                 if count is None:
                     return
                 if model.match_above(count, log.height):
-                    log.note = f"found {_mb(searched)} MB above what was in memory" if searched else ""
+                    log.note = f"found {_mb(searched)} MB further up" if searched else ""
                     break
                 model.top, left = 0, model.older_start or 0
                 searched += place[0] - left

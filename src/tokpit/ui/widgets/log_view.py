@@ -23,6 +23,8 @@ _NUMBER = re.compile(r"(?<![\w.:/])-?\d+(?:\.\d+)?%?(?![.:/]?\w)")
 _LEVEL_STYLE = {"error": "log-error", "warning": "log-warning", "debug": "log-debug"}
 _SHOWN = {"all": "everything", "warning": "warnings and errors", "error": "errors only"}
 MAX_CELLS = 4000
+NARROW = 64
+"""A title of fewer cells has room for a note, or for where the view is."""
 
 
 class LogView(Panel, can_focus=True):
@@ -74,7 +76,7 @@ class LogView(Panel, can_focus=True):
             left += [("  /", "dim"), (crop(safe(model.pattern.pattern), 24), "accent")]
         if self.note:
             left.append((f"  {self.note}", "warn"))
-        if not model.rows:
+        if not model.rows or (self.note and width < NARROW):
             return left, []
         _, shown = model.window(self.inner_size().height)
         where = f"{shown[-1].number} " if shown and shown[-1].number > 0 else ""  # what came before the watch has none
@@ -82,7 +84,7 @@ class LogView(Panel, can_focus=True):
             return left, [(where, "dim"), ("following", "good")]
         new = f"  {model.unseen} new" if model.unseen else ""
         if model.older_start is not None:
-            where += f"from byte {model.older_start:,} on  ".replace(",", " ") if width >= 60 else ""
+            where += f"from byte {model.older_start:,} on  ".replace(",", " ") if width >= NARROW and not self.note else ""
         return left, [(where, "dim"), ("paused", "warn"), (new, "warn")]
 
     def body(self, width: int, height: int) -> Sequence[Row]:
@@ -203,7 +205,7 @@ class LogView(Panel, can_focus=True):
         """Next or previous match; without a search the next or previous error."""
         self._feed()
         found, model = self.model.find(step, self.height), self.model
-        on = "; o looks in the file on the host" if self.older.possible and model.more_above else ""
+        on = "; o reads the file" if self.older.possible and model.more_above else ""
         if not found:
             what = "no error" if model.pattern is None else "no match"
             self.note = f"{what} in memory{on}" if on else f"{what} in the log"

@@ -155,9 +155,16 @@ UNTYPED = frozenset({"ctrl+s", "ctrl+y", "ctrl+f", "escape", "ctrl+r", "ctrl+z"}
 """Keys that work while a field is being typed into."""
 
 
+def typed(key: str) -> bool:
+    """Whether a field that is typed into takes the key as text."""
+    if key in UNTYPED or key.startswith("ctrl+") or key in {"enter", "tab"}:
+        return False
+    return not (key[:1] == "f" and key[1:].isdigit())
+
+
 APP_WIDE = frozenset({
     "next_theme", "command_palette", "jump", "help", "quit", "history", "go", "tour", "save_last", "record",
-    "acknowledge", "suspend_process", "ran_before", "save_profile",
+    "acknowledge", "suspend_process", "ran_before", "save_profile", "focus_next",
 })  # fmt: skip
 """Actions of the application, bound on every screen that has them."""
 

@@ -116,7 +116,7 @@ async def test_a_search_in_the_file_is_bounded_goes_on_when_asked_and_stops_at_e
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session.watch_host = lambda name: None  # type: ignore[method-assign]
-    monkeypatch.setattr(log_older, "SEARCH_BYTES", 64 << 10)
+    monkeypatch.setattr(log_older, "SEARCH_BYTES", (64 << 10, 64 << 10))
     monkeypatch.setattr(log_older, "SEARCH_MOST", 128 << 10)
     async with console(session, (120, 40)) as pilot:
         view = await at_the_log(pilot)

@@ -24,6 +24,7 @@ from tokpit.errors import ConnectFailed
 from tokpit.ops.alarms import Book
 from tokpit.ops.host.deployments import Past
 from tokpit.ops.host.remembered import Deployment
+from tokpit.ops.older import Older
 from tokpit.probes.environments import Found
 from tokpit.transport.base import HostSpec
 from tokpit.ui.actions import SCREENS, Action, actions_for
@@ -43,6 +44,7 @@ from tokpit.ui.screens.relaunch import RelaunchScreen
 from tokpit.ui.screens.sweep import SweepScreen
 from tokpit.ui.screens.tour import TourScreen
 from tokpit.ui.screens.tune import TuneScreen
+from tokpit.ui.widgets.levels import LevelsChart
 from tokpit.ui.widgets.log_view import LogView
 from tune_feed import REPORT, tuning
 
@@ -393,8 +395,8 @@ async def _(d: Drive) -> None:
 @effect("save_profile", "cockpit")
 async def _(d: Drive) -> None:
     await d.opens(PromptScreen)
-    await d.pilot.press(*"mine", "enter")
-    await d.shows(NO_WAY)  # a profile needs the host: see test_profiles_and_earlier
+    await d.shows("Launch profile", server().label)  # what is saved: see test_profiles_and_earlier
+    await d.pilot.press("escape")
 
 
 @effect("refresh_host", "cockpit")
@@ -428,6 +430,20 @@ async def _(d: Drive) -> None:
     first = d.log.chosen_text()
     await d.press()
     await d.until(lambda: d.log.chosen_text() != first)
+
+
+@effect("older", "cockpit")
+async def _(d: Drive) -> None:
+    asked: list[tuple[str, int, int]] = []
+
+    async def older_log(server_id: str, end: int, skip: int, **more: int) -> Older:
+        asked.append((server_id, end, skip))
+        return Older(records=(text_line(1, "Traceback of old", "error"),), lines=1, start=0)
+
+    d.session.older_log = older_log  # type: ignore[attr-defined]
+    await d.press()
+    await d.until(lambda: d.log.chosen_text() == "Traceback of old")
+    assert asked[0][0] == server().id  # in a real file: see ops/test_older
 
 
 @effect("acknowledge", "cockpit")
@@ -498,7 +514,7 @@ async def _(d: Drive) -> None:
 
 @effect("copy_line", "launch", "relaunch", "earlier")
 async def _(d: Drive) -> None:
-    await d.copies("-m sglang.launch_server")
+    await d.copies("--model-path" if isinstance(d.screen, LaunchScreen) else "-m sglang.launch_server")
 
 
 @effect("pick", "launch")
@@ -528,15 +544,13 @@ async def _(d: Drive) -> None:
 
 @effect("measure", "sweep", "history")
 async def _(d: Drive) -> None:
-    from tokpit.ui.widgets.levels import LevelsChart
-
+    d.screen.set_focus(None)  # in a field it would be a letter
     chart = d.screen.query_one(LevelsChart)
     await d.changes(lambda: chart.measure)
 
 
 @effect("overlay", "sweep")
 async def _(d: Drive) -> None:
-    await d.until(lambda: not d.app.busy)
     d.screen.set_focus(None)
     await d.opens(PickRuns)
 

@@ -38,7 +38,7 @@ class GpuPanel(Panel):
         host = self.view.host_state
         if host is None or host.gpus is None:
             return [("GPU", "title")], []
-        return [("GPU", "title")], age_spans(self.view, host.gpus.t)
+        return [("GPU", "title")], age_spans(self.view, host.gpus.t) if host.gpus.gpus else []
 
     def body(self, width: int, height: int) -> Sequence[Row]:
         """As much of each GPU as fits: four rows, two, or one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,8 @@ from tokpit.ui.text import safe
 if TYPE_CHECKING:
     from tokpit.ui.widgets.log_view import LogView
 
-SEARCH_BYTES = 512 << 10
-"""Read at once: half a second of a link with 8 Mbit/s."""
+SEARCH_BYTES = (512 << 10, 2 << 20)
+"""Read at once: at first, and at most where that took less than a second."""
 SEARCH_MOST = 64 << 20
 """Searched until the user says again that it shall go on."""
 
@@ -80,14 +81,16 @@ class OlderReader:
         log.redraw()
 
     async def _search(self) -> None:
-        log, model, searched = self._log, self._log.model, 0
+        log, model, searched, size = self._log, self._log.model, 0, SEARCH_BYTES[0]
         log.note = "looking in the file on the host …  esc stops"
         log.redraw()
         try:
             while (place := model.before()) is not None and searched < SEARCH_MOST:
-                count = await self._prepend(size=SEARCH_BYTES)
+                began = time.monotonic()
+                count = await self._prepend(size=size)
                 if count is None:
                     return
+                size = min(2 * size, SEARCH_BYTES[1]) if time.monotonic() - began < 1.0 else SEARCH_BYTES[0]
                 if model.match_above(count, log.height):
                     log.note = f"found {_mb(searched)} MB further up" if searched else ""
                     break

@@ -78,14 +78,17 @@ class LogView(Panel, can_focus=True):
             left.append((f"  {self.note}", "warn"))
         if not model.rows or (self.note and width < NARROW):
             return left, []
+        doing: Span = ("following", "good") if model.follow else ("paused", "warn")
+        if self.note:
+            return left, [doing]
         _, shown = model.window(self.inner_size().height)
         where = f"{shown[-1].number} " if shown and shown[-1].number > 0 else ""  # what came before the watch has none
         if model.follow:
-            return left, [(where, "dim"), ("following", "good")]
+            return left, [(where, "dim"), doing]
         new = f"  {model.unseen} new" if model.unseen else ""
         if model.older_start is not None:
-            where += f"from byte {model.older_start:,} on  ".replace(",", " ") if width >= NARROW and not self.note else ""
-        return left, [(where, "dim"), ("paused", "warn"), (new, "warn")]
+            where += f"from byte {model.older_start:,} on  ".replace(",", " ") if width >= NARROW else ""
+        return left, [(where, "dim"), doing, (new, "warn")]
 
     def body(self, width: int, height: int) -> Sequence[Row]:
         """The rows on screen."""
@@ -158,6 +161,7 @@ class LogView(Panel, can_focus=True):
     def action_follow(self) -> None:
         """The end, and stay there."""
         self.older.cancel()
+        self.note = ""
         self.model.resume()
         self.redraw()
 

@@ -28,6 +28,12 @@ class Action:
         return self.label if "(" in self.id else self.id
 
     @property
+    def words(self) -> str:
+        """Label and name, so that the palette finds it by either."""
+        name = self.name.replace("_", " ")
+        return name if self.label in name else f"{self.label} · {name}"
+
+    @property
     def key_text(self) -> str:
         """The key as people write it."""
         return self.shown or self.key

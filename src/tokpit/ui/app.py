@@ -245,7 +245,7 @@ class TokpitApp(AppActions, App[None]):
         name = type(screen).__name__.removesuffix("Screen").lower()
         for action in actions_for(name, self.own_keys):
             if action.id not in {"command_palette", "quit"}:
-                yield SystemCommand(f"{action.label}  ({action.key_text})", action.help, self._presser(action.key))
+                yield SystemCommand(f"{action.words}  ({action.key_text})", action.help, self._presser(action.key))
 
     def _presser(self, key: str) -> Any:
         return lambda: self.simulate_key(key)

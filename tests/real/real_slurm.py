@@ -19,6 +19,15 @@ from pathlib import Path
 _PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scancel", "srun", "scontrol")
 
 
+_SMI = """\
+#!/bin/sh
+case "$*" in *--query-gpu*)
+  figures="97, 71000, 81559, 612.5, 700, 61, 1755, 1980, 0x0"
+  echo "0, GPU-$SLURMD_NODENAME, 00000000:01:00.0, [N/A], $figures, NVIDIA H100"
+esac
+"""
+
+
 def _find(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
@@ -90,6 +99,7 @@ class Slurm:
             f"SlurmctldLogFile={self.folder}/ctld.log", f"SlurmdLogFile={self.folder}/d.%n.log",
             *(f"NodeName=n{n} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=1 RealMemory=500 State=UNKNOWN"
               for n, port in ports.items()),
+            f"TaskProlog={self._prolog()}",
             "NodeName=gone NodeHostname=nowhere NodeAddr=127.0.0.1 Port=1 CPUs=1 RealMemory=500 State=DOWN",
             f"PartitionName=short Nodes=n[1-{self.nodes}] Default=YES MaxTime=01:00:00 State=UP",
             "PartitionName=broken Nodes=gone MaxTime=01:00:00 State=UP",
@@ -102,6 +112,17 @@ class Slurm:
             (self.folder / f"spool.n{n}").mkdir(exist_ok=True)
             self._run("slurmd", "-D", "-N", f"n{n}")
         self._until(self._idle, "the nodes did not come up")
+
+    def _prolog(self) -> Path:
+        """What every task runs first: it has nodes find `nvidia-smi`, which the login host does not have."""
+        smi = self.folder / "node-bin" / "nvidia-smi"
+        smi.parent.mkdir()
+        smi.write_text(_SMI)
+        prolog = self.folder / "prolog"
+        prolog.write_text(f'#!/bin/sh\necho "export PATH={smi.parent}:$PATH"\n')
+        for program in (smi, prolog):
+            program.chmod(0o755)
+        return prolog
 
     def command(self, *words: str) -> str:
         """What a command of the cluster prints."""

@@ -26,7 +26,8 @@ from tokpit.ops.lifecycle import batch
 from tokpit.ops.lifecycle.launch import Launched
 from tokpit.ops.lifecycle.slurm import Life
 from tokpit.ops.session import Session
-from tokpit.probes.slurm import Listed
+from tokpit.probes.slurm import Listed, environment_script
+from tokpit.tune.experiment import Experiment
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(bool(SLURM_MISSING), reason=SLURM_MISSING)]
 
@@ -149,6 +150,14 @@ async def test_a_server_from_the_queue_to_ready_and_to_its_end(
     assert mine[0].job.time_left_s is not None
     assert 0 < mine[0].job.time_left_s <= 600
     assert mine[0].log_path == str(log)
+    # Its GPUs are those of its node: the login host has none.
+    session.watch_host("login")
+    await until(lambda: session.store.host("login").gpus and session.store.gpus_of(done.server))
+    record = session.store.gpus_of(done.server)
+    assert record is not None
+    assert [(gpu.uuid, gpu.util) for gpu in record.gpus] == [(f"GPU-{job.nodes[0]}", 0.97)], record.problems
+    assert session.store.host("login").gpus.gpus == ()
+    assert session.store.host("login").gpus.problems[0].code == "NO_NVIDIA"
     # Its log is read, and its port reached through the login host.
     state = session.store.servers[done.server.id]
     await until(lambda: any("API server version" in record.text for record in state.log.records))
@@ -156,7 +165,7 @@ async def test_a_server_from_the_queue_to_ready_and_to_its_end(
     assert run.context["from"] == "here"
     assert run.levels[0].requests == 2
     with pytest.raises(UsageError, match=f"is job {job.id}"):
-        await session.execute("server.relaunch", target=f"login:{port}", changes={"tp": 2})
+        await session.execute("tune.start", experiment=Experiment(target=f"login:{port}", vary={"max_running": (4, 8)}))
     stopped = await session.execute("server.stop", target=f"login:{port}")
     assert shown[-1] == (f"scancel {job.id}",)
     assert stopped.signal == "scancel"
@@ -244,6 +253,55 @@ async def test_two_nodes_serve_together_and_end_together(
     assert (found.port, found.model) == (port, "tiny")
     await session.execute("server.stop", target=f"login:{port}")
     assert slurm.command("squeue", "-h", "-j", job.id).strip() == ""
+
+
+async def test_a_job_is_relaunched_with_a_change_and_comes_back_where_that_fails(
+    session: Session, slurm: Slurm, engine_two: Path, tmp_path: Path
+) -> None:
+    port, log = free_port(), tmp_path / "logs" / "first.log"
+    asked = {"nodes": 2, "args": ("--comment=mine",)}
+    first = (await launch(session, spec(engine_two, port, log, batch=asked, env={"HF_HOME": "/models/hf"}))).server
+    shown: list[tuple[str, ...]] = []
+
+    async def agree(request: Any) -> bool:
+        shown.append((*request.lines, *request.warnings))
+        return True
+
+    session.assume_yes, session.confirm = False, agree
+    assert first.job is not None
+    done = await session.execute("server.relaunch", target=f"login:{port}", changes={"max_running": 7}, timeout_s=60.0)
+    job = done.server.job
+    assert job is not None
+    assert shown[0][:2] == ("# max_running: not given -> 7", f"scancel {first.job.id}")
+    assert any("given back to the queue first" in line for line in shown[0])
+    assert slurm.command("squeue", "-h", "-j", f"{first.job.id},{job.id}", "-o", "%i %D %k").split() == [
+        job.id,
+        "2",
+        "mine",
+    ]
+    assert (done.server.port, done.server.settings.max_running) == (port, 7)
+    assert Path(done.state.log_path).parent == log.parent
+    assert "rank 1 waits for work" in Path(done.state.log_path).read_text()
+    answer = await session.host("login").run(environment_script(job.id, job.nodes[0]))
+    assert "HF_HOME=/models/hf" in answer.out.split("\0"), "what the first launch gave is in the job, and in no script"
+    with pytest.raises(StartFailed, match="the earlier server was started again and was ready"):
+        await session.execute(
+            "server.relaunch", target=f"login:{port}", changes={"max_running": 9}, timeout_s=60.0, rollback=True,
+            env={"FAKE_FAILS": "OSError: [Errno 98] Address already in use"},
+        )  # fmt: skip
+    (back,) = [info for info in await session.find("login") if info.port == port]
+    assert back.job is not None
+    assert back.settings.max_running == 7
+    assert back.job.id not in (first.job.id, job.id)
+    entries = [entry for entry in await (await session.history()).audit(20) if entry.command == "server.relaunch"]
+    assert sorted(entry.outcome for entry in entries) == ["done", "failed"]
+    await session.execute("server.stop", target=f"login/{back.job.id}")
+    assert slurm.command("squeue", "-h", "-j", back.job.id).strip() == ""
+
+
+async def test_a_job_of_somebody_elses_script_is_not_written_anew(session: Session, one_minute: str) -> None:
+    with pytest.raises(LaunchError, match=f"batch script of job {one_minute} is not as tokpit writes it"):
+        await session.execute("server.relaunch", target=f"login/{one_minute}", changes={"tp": 2})
 
 
 async def test_a_rank_that_fails_in_its_job_is_named(session: Session, engine_two: Path, tmp_path: Path) -> None:

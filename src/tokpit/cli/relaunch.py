@@ -29,7 +29,11 @@ from tokpit.cli.settings_options import given_settings, setting_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.pass_obj
 def relaunch(options: Options, /, **values: Any) -> None:
-    """Stop the server TARGET and start it again with changed settings; what is not named stays as it is."""
+    """Stop the server TARGET and start it again with changed settings; what is not named stays as it is.
+
+    A server over several hosts is relaunched on all of them, whichever rank is named. A batch job (HOST:PORT, or
+    HOST/JOB) is cancelled and submitted again with the change, where its script is one that tokpit wrote.
+    """
 
     async def work(session: Any) -> None:
         async with show_operations(session):

@@ -57,7 +57,7 @@ async def _watch(session: Session, target: str, interval: float, count: int | No
             and series.last_t is not None
             and (now - series.last_t < FRESH_S or tag in _LASTING)
         }
-        gpus = session.store.host(server.host).gpus
+        gpus = session.store.gpus_of(server)
         if as_json:
             to_json(
                 {

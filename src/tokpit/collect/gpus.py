@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from tokpit.collect.link import LinkGate, real_interval
 from tokpit.domain.records import GpuRecord, Problem, Record
 from tokpit.errors import HostError, RemoteFailed
 from tokpit.probes import registry
 from tokpit.probes.gpu import SLOW_S, GpuPoll, GpuReader, slow
-from tokpit.transport.base import Host
+from tokpit.transport.base import Completed, HostSpec
 
 PATIENCE_S = 3600.0
 """A driver that hangs cannot be killed, so its poll is waited for: a second one would only hang beside it."""
@@ -21,10 +22,29 @@ LONGEST_S = 60.0
 _MOST_REASKS = 20
 
 
+class Runner(Protocol):
+    """What a poll needs of a host."""
+
+    spec: HostSpec
+
+    @property
+    def name(self) -> str:
+        """See Host."""
+        ...
+
+    def now(self) -> float:
+        """See Host."""
+        ...
+
+    async def run(self, script: str, *, timeout_s: float = 30.0) -> Completed:
+        """See Host."""
+        ...
+
+
 class GpuWatch:
     """The loop. `run` goes on until cancelled; records go to `sink`."""
 
-    def __init__(self, host: Host, sink: Callable[[Record], None], gate: LinkGate, interval_s: float) -> None:
+    def __init__(self, host: Runner, sink: Callable[[Record], None], gate: LinkGate, interval_s: float) -> None:
         self._host, self._sink, self._gate, self._interval_s = host, sink, gate, interval_s
         self._readers = [make() for make in registry.READERS]
         self._chosen: GpuReader | None = None
@@ -44,7 +64,7 @@ class GpuWatch:
                 await self._gate.wait()
                 continue
             took_s = time.monotonic() - started
-            pause_s = max(real_interval(self._host, self._interval_s), min(LONGEST_S, SHARE * took_s))
+            pause_s = max(real_interval(self._host.spec, self._interval_s), min(LONGEST_S, SHARE * took_s))
             await asyncio.sleep(pause_s if answered else LONGEST_S)
 
     async def _round(self) -> bool:

@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 
 from tokpit.domain.records import LinkRecord, LinkState
 from tokpit.errors import HostError, RemoteFailed
-from tokpit.transport.base import Host
+from tokpit.transport.base import Host, HostSpec
 
 RETRY_S = 5.0
 """Real seconds after which a host that answered with an error is asked again, if its link does not come up before."""
 SHORTEST_S = 0.2
 
 
-def real_interval(host: Host, interval_s: float) -> float:
+def real_interval(spec: HostSpec, interval_s: float) -> float:
     """Real seconds for an interval on the host's clock: shorter on a simulated host whose clock runs fast."""
-    return max(SHORTEST_S, interval_s / max(host.spec.clock_factor, 1e-9))
+    return max(SHORTEST_S, interval_s / max(spec.clock_factor, 1e-9))
 
 
 class LinkGate:
@@ -46,8 +46,8 @@ async def repeat(host: Host, gate: LinkGate, interval_s: float, once: Callable[[
         try:
             await once()
         except RemoteFailed:
-            await asyncio.sleep(max(RETRY_S, real_interval(host, interval_s)))
+            await asyncio.sleep(max(RETRY_S, real_interval(host.spec, interval_s)))
         except HostError:
             await gate.wait()
         else:
-            await asyncio.sleep(real_interval(host, interval_s))
+            await asyncio.sleep(real_interval(host.spec, interval_s))

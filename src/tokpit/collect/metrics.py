@@ -50,7 +50,7 @@ async def watch_metrics(host: Host, server: ServerInfo, sink: Sink, *, every_s: 
 
     async with host.session() as web:
         while True:
-            pause_s = real_interval(host, every_s)
+            pause_s = real_interval(host.spec, every_s)
             try:
                 await watch.once(web)
             except _Absent as error:

@@ -147,6 +147,10 @@ class GpuRecord(msgspec.Struct, frozen=True):
     gpus: tuple[GpuSample, ...] = ()
     problems: tuple[Problem, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
+    server: str = ""
+    """Id of the server in a batch job whose node it is about; empty: the host itself."""
+    node: str = ""
+    """That node's name."""
 
 
 class HostRecord(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ Everything here is pure: text and records in, text and records out. No module of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -27,6 +27,14 @@ class Recognised(msgspec.Struct, frozen=True, kw_only=True):
     """Interpreter, if it is a Python engine: asked for the installed version."""
     headless: bool = False
     """One of several nodes that serve together, without an HTTP port of its own."""
+
+
+class Unranked(NamedTuple):
+    """A command line taken apart: what is the same on every node, what is a rank's own, the first node's address."""
+
+    words: tuple[str, ...]
+    ranked: tuple[str, ...]
+    head: str
 
 
 class HttpFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,6 +209,10 @@ class Engine(Protocol):
         `$NAME`. `port` is free there, for their rendezvous. Raises UsageError where the engine, or this version, does
         not serve from several nodes.
         """
+        ...
+
+    def without_ranks(self, words: Sequence[str]) -> Unranked:
+        """A command line, or a part of one, without what `rank_flags` adds."""
         ...
 
     def from_flags(self, flags: Sequence[str], version: str | None) -> Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, cast
@@ -10,7 +11,7 @@ from tokpit.domain.hostfacts import HostFacts, ModelFacts
 from tokpit.domain.records import LogRecord, MetricsPage
 from tokpit.domain.settings import Settings
 from tokpit.domain.verdict import RuleAnswer, Verdict
-from tokpit.engines.base import FlagIssue, FlagSchema, Grammar, HttpFacts, Milestone, Recognised, Traces
+from tokpit.engines.base import FlagIssue, FlagSchema, Grammar, HttpFacts, Milestone, Recognised, Traces, Unranked
 from tokpit.engines.flagkit import check, process
 from tokpit.engines.logkit.marks import weigh
 
@@ -77,6 +78,26 @@ class FolderEngine:
         """See Engine."""
         found = self._part("ranks").rank_flags(version, nodes=nodes, rank=rank, head=head, port=port)
         return cast(tuple[str, ...], found)
+
+    def without_ranks(self, words: Sequence[str]) -> Unranked:
+        """See Engine."""
+        ranks = self._part("ranks")
+        kept: list[str] = []
+        taken: list[str] = []
+        values, head = 0, ""
+        for word in words:
+            name, equals, value = word.partition("=")
+            if values:
+                values -= 1
+                head = word if taken[-1] == ranks.HEAD else head
+                taken.append(word)
+            elif name in ranks.FLAGS:
+                values = 0 if equals else ranks.FLAGS[name]
+                head = value if name == ranks.HEAD and equals else head
+                taken.append(word)
+            else:
+                kept.append(word)
+        return Unranked(tuple(kept), tuple(taken), re.sub(r":\d+$", "", head))
 
     def from_flags(self, flags: Sequence[str], version: str | None) -> Settings:
         """See Engine."""

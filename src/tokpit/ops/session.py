@@ -175,6 +175,8 @@ class Session:
         host = self.host(state.info.host)
         self.supervisor.start(f"server:{server_id}:log", self._watch_log(host, state.info, log_path, log_offset))
         self.supervisor.start(f"server:{server_id}:metrics", self._watch_metrics(host, state.info))
+        if state.info.job is not None:
+            self.supervisor.start(f"server:{server_id}:gpus", self._watch_job_gpus(host, server_id))
 
     async def _watch_log(self, host: Host, info: ServerInfo, path: str | None, offset: int | None) -> None:
         from tokpit.collect.log import watch_log
@@ -186,8 +188,22 @@ class Session:
 
         await watch_metrics(host, info, self.store.apply)
 
+<<<<<<< HEAD
     async def older_log(self, server_id: str, end: int, skip: int = 0, **more: int) -> Older:
         """Lines of a server's log from its host's disk, see `ops.older.older_lines`. Raises HostError."""
+=======
+    async def _watch_job_gpus(self, host: Host, server_id: str) -> None:
+        from tokpit.collect.job_gpus import watch_job_gpus
+
+        def known() -> ServerInfo | None:
+            state = self.store.servers.get(server_id)
+            return state.info if state is not None and state.alive else None
+
+        await watch_job_gpus(host, known, self.store.apply)
+
+    async def older_log(self, server_id: str, end: int, skip: int = 0) -> Older:
+        """Lines of a server's log from its host's disk, see `ops.older`. Raises HostError."""
+>>>>>>> main
         from tokpit.ops.older import older_lines
 
         return await older_lines(self, server_id, end, skip, **more)

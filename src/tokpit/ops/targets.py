@@ -4,6 +4,7 @@ http://10.0.0.5:8000     a server reached directly, nothing known of its host
 gpu1                     the only server on host gpu1
 gpu1:30000               the server on port 30000 of gpu1
 gpu1/4711                the server whose main process is pid 4711
+login1/98123             the server in batch job 98123
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ async def resolve(session: Session, text: str) -> Target:
         return Target(url=text.rstrip("/"))
     if (match := _PID.match(text)) is not None:
         servers = await session.find(match["host"])
-        return _one(text, [s for s in servers if s.pid == int(match["pid"])], servers)
+        return _one(text, [s for s in servers if match["pid"] == _number(s)], servers)
     match = _PORT.match(text)
     if match is not None and text not in session.inventory.hosts:
         servers = await session.find(match["host"])
@@ -68,12 +69,19 @@ def address_of(host: Host) -> str:
     return "127.0.0.1" if host.spec.local else (host.spec.address or host.spec.name).rpartition("@")[2]
 
 
+def _number(server: ServerInfo) -> str:
+    """Its process, or its job, whose process is on another machine."""
+    return str(server.pid) if server.job is None else server.job.id
+
+
 def _one(text: str, fitting: list[ServerInfo], all_servers: tuple[ServerInfo, ...]) -> Target:
     if len(fitting) == 1:
         return server_target(fitting[0])
-    listed = ", ".join(f"{s.label} ({s.engine}, pid {s.pid})" for s in all_servers)
+    listed = ", ".join(f"{s.label} ({s.engine}, {'pid' if s.job is None else 'job'} {_number(s)})" for s in all_servers)
     if fitting:
-        raise TargetError(f"{text}: more than one server fits", hint=f"name one of: {listed}")
+        # Two jobs may have one port, each on a node of its own: the number tells them apart.
+        either = ", ".join(f"{s.host}/{_number(s)} ({s.engine}, port {s.port or 'not known'})" for s in fitting)
+        raise TargetError(f"{text}: more than one server fits", hint=f"name one of: {either}")
     if all_servers:
         raise TargetError(f"{text}: no such server", hint=f"running there: {listed}")
     raise TargetError(f"{text}: no {registry.listed()} server runs there", hint="start one with: tokpit launch")

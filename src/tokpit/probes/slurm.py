@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from tokpit.domain.job import BatchJob
+from tokpit.domain.job import BatchJob, BatchRequest
 
 _FORMAT = "%i|%T|%P|%u|%N|%B|%L|%l|%S|%V|%r|%j"
 _MOST_JOBS = 40
@@ -38,11 +38,15 @@ printf '%s\\n' "@tokpit:end"
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """A job with its batch script (empty: not to be had) and whether its first node is the host that was asked."""
+    """A job with its batch script (empty: not to be had) and whether its first node is the host that was asked.
+
+    `cwd`: the folder that the script begins in.
+    """
 
     job: BatchJob
     script: str = ""
     here: bool = False
+    cwd: str = ""
 
 
 def mine_script() -> str:
@@ -102,7 +106,8 @@ def parse(text: str) -> tuple[Listed, ...]:
             job, address=address or (job.nodes[0] if job.nodes else ""), log_path=_path(facts.get("StdOut", ""))
         )
         script = parts.get(f"script {job.id}", "")
-        found.append(Listed(job=job, script=script, here=bool(name) and name.partition(".")[0] == here))
+        on_it = bool(name) and name.partition(".")[0] == here
+        found.append(Listed(job=job, script=script, here=on_it, cwd=_path(facts.get("WorkDir", ""))))
     for key in parts:
         match = re.fullmatch(r"past (\d+)\|([A-Z_]*).*", key)
         if match is not None:
@@ -199,6 +204,89 @@ def dead_rank(lines: Iterable[str]) -> str:
         if match is not None:
             return f"rank {match[2]} on {match[1]} ended first ({match[3].strip()})"
     return ""
+
+
+# Own words of a step are known by its number; of all others the oldest is the batch script, or what it became.
+_ENVIRONMENT = """\
+best= found=
+for file in $(grep -lzx "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/[0-9]*/environ 2>/dev/null); do
+  grep -qzx "SLURM_STEP_ID=$SLURM_STEP_ID" "$file" 2>/dev/null && continue
+  { read -r line <"${file%environ}stat"; } 2>/dev/null || continue
+  set -- ${line##*) }
+  if [ -z "$best" ] || [ "${20}" -lt "$best" ]; then best=${20} found=$file; fi
+done
+[ -n "$found" ] || { echo "no process of the job can be read there" >&2; exit 4; }
+cat "$found"
+"""
+STEP_WAIT_S = 15
+"""How long the queue may take to give a job a further step."""
+
+
+NODE_MARK = "@tokpit:node"
+"""Printed before anything else by what came to run on a node."""
+
+
+def by_step(job: BatchJob, script: str, limit_s: float) -> str:
+    """A command for the login host: NODE_MARK, then `script`, on the first node of a job, by a step of it."""
+    return _limited(limit_s) + on_node(job.id, job.nodes[0], f"echo {NODE_MARK}\n{script}")
+
+
+def by_ssh(job: BatchJob, script: str, limit_s: float) -> str:
+    """The same by SSH from the login host, with what keys and host keys it has; nobody is asked for anything."""
+    command = shlex.join(("sh", "-c", f"echo {NODE_MARK}\n{script}"))
+    words = ("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "--", job.nodes[0], command)
+    return f"{_limited(limit_s)}{shlex.join(words)} </dev/null"
+
+
+def _limited(limit_s: float) -> str:
+    """A prefix: status 124 where it did not end within its time."""
+    return f"$(command -v timeout >/dev/null 2>&1 && echo timeout {limit_s:.0f}) "
+
+
+def on_node(job_id: str, node: str, script: str) -> str:
+    """A command for the login host: `script` on a node of a running job, in a step that takes nothing from the job.
+
+    Source: srun(1), `--overlap` since 20.11: a step shares all that the job has, its GPUs among it.
+    """
+    words = (
+        *("srun", f"--jobid={job_id}", "--overlap", f"--immediate={STEP_WAIT_S}", "--quiet", "--mpi=none"),
+        *("--nodes=1", "--ntasks=1", f"--nodelist={node}", "--chdir=/", "sh", "-c", script),
+    )
+    return f"{shlex.join(words)} </dev/null"
+
+
+def environment_script(job_id: str, node: str) -> str:
+    """A command for the login host that prints the environment of a job's first process, as /proc has it."""
+    return on_node(job_id, node, _ENVIRONMENT)
+
+
+_OWN = frozenset({"job-name", "ntasks-per-node", "output", "open-mode", "no-requeue"})
+
+
+def request_of(script: str) -> BatchRequest:
+    """What a script asks the queue for, in its `#SBATCH` lines; those that every script of ours has are left out."""
+    found: dict[str, str] = {}
+    args = []
+    for line in script.splitlines():
+        match = re.fullmatch(r"#SBATCH --([a-z][a-z-]*)(?:=(.*))?", line.strip())
+        if match is None:
+            continue
+        name, value = match[1], match[2] or ""
+        if name in {"partition", "nodes", "gpus-per-node", "time", "account"} and name not in found:
+            found[name] = value
+        elif name not in _OWN or name in found:
+            args.append(line.strip().removeprefix("#SBATCH "))
+        else:
+            found[name] = value
+    nodes = found.get("nodes", "1")
+    return BatchRequest(
+        partition=found.get("partition", ""),
+        nodes=int(nodes) if nodes.isdecimal() else 1,
+        gpus=found.get("gpus-per-node", ""),
+        time_limit=found.get("time", ""),
+        account=found.get("account", ""),
+        args=tuple(args),
+    )
 
 
 def directives(words: Sequence[tuple[str, str]]) -> str:

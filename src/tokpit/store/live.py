@@ -144,26 +144,6 @@ class LogRing:
         return self._times[at][0] if at < len(self._times) else None
 
 
-class ServerState:
-    """All that is known live of one server."""
-
-    def __init__(self, info: ServerInfo, *, points: int, lines: int) -> None:
-        self.info = info
-        self.alive = True
-        self.series: dict[str, Series] = {}
-        self.log = LogRing(lines)
-        self.marks: deque[Mark] = deque(maxlen=500)
-        self.phase: PhaseRecord | None = None
-        self.facts: dict[str, Value] = {}
-        self._points = points
-
-    def get(self, tag: str) -> Series:
-        """The series of a metric, empty where nothing has come yet."""
-        if tag not in self.series:
-            self.series[tag] = Series(self._points)
-        return self.series[tag]
-
-
 T = TypeVar("T", GpuRecord, HostRecord)
 
 
@@ -187,6 +167,29 @@ class Past(Generic[T]):
         """The newest that is not newer than `t`."""
         found = bisect_right(self.records, t, key=lambda record: record.t)
         return self.records[found - 1] if found else None
+
+
+class ServerState:
+    """All that is known live of one server."""
+
+    def __init__(self, info: ServerInfo, *, points: int, lines: int) -> None:
+        self.info = info
+        self.alive = True
+        self.series: dict[str, Series] = {}
+        self.log = LogRing(lines)
+        self.marks: deque[Mark] = deque(maxlen=500)
+        self.phase: PhaseRecord | None = None
+        self.facts: dict[str, Value] = {}
+        self.gpus: GpuRecord | None = None
+        """Those of its node, where it is a batch job."""
+        self.past_gpus: Past[GpuRecord] = Past()
+        self._points = points
+
+    def get(self, tag: str) -> Series:
+        """The series of a metric, empty where nothing has come yet."""
+        if tag not in self.series:
+            self.series[tag] = Series(self._points)
+        return self.series[tag]
 
 
 class HostState:
@@ -251,6 +254,13 @@ class LiveStore:
         for server_id in self.host(host).server_ids:
             yield self.servers[server_id]
 
+    def gpus_of(self, info: ServerInfo) -> GpuRecord | None:
+        """The GPUs of the machine that a server runs on: of its node where it is a batch job, else of its host."""
+        if info.job is None:
+            return self.host(info.host).gpus
+        state = self.servers.get(info.id)
+        return state.gpus if state is not None else None
+
     def tune(self, snapshot: Tuning) -> None:
         """Take in how an experiment stands."""
         self.tunings[snapshot.id] = snapshot
@@ -268,6 +278,11 @@ class LiveStore:
                 if (state := self.servers.get(record.server)) is not None:
                     state.log.extend(record)
                     self._bump(f"log:{record.server}")
+            case GpuRecord() if record.server:
+                if (state := self.servers.get(record.server)) is not None:
+                    state.gpus = record
+                    state.past_gpus.add(record)
+                    self._bump(f"server:{record.server}")
             case GpuRecord():
                 self.host(record.host).add_gpus(record)
                 self._bump(f"host:{record.host}")

@@ -25,6 +25,8 @@ def state(store: LiveStore) -> Iterator[Record]:
             alive = tuple(server.info for server in listed if server.alive)
             yield ServersRecord(host.name, newest, alive, host.orphans)
         for server in listed:
+            if server.gpus is not None:
+                yield server.gpus
             if server.phase is not None:
                 yield server.phase
             if server.facts:
@@ -54,6 +56,7 @@ def at_moment(store: LiveStore, moment: Callable[[str], float]) -> LiveStore:
 def _server(server: ServerState, t: float) -> ServerState:
     then = ServerState(server.info, points=1, lines=1)
     then.alive, then.log, then.facts, then.phase = server.alive, server.log, server.facts, server.phase
+    then.gpus = server.past_gpus.at(t)
     then.marks.extend(mark for mark in server.marks if mark.t <= t)
     for tag, series in server.series.items():
         cut = then.series[tag] = Series(series.times.maxlen or 1)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tokpit.domain.finding import Finding
-from tokpit.domain.records import LinkState
+from tokpit.domain.job import BatchJob
+from tokpit.domain.records import GpuRecord, LinkState
 from tokpit.engines.registry import titles
 from tokpit.store.live import HostState, LiveStore, ServerState
 from tokpit.store.past import at_moment
@@ -104,6 +105,18 @@ class View:
     def host_state(self) -> HostState | None:
         """State of the selected host."""
         return self.store.hosts.get(self.host) if self.host else None
+
+    @property
+    def gpus(self) -> GpuRecord | None:
+        """GPUs of the machine that the selected server runs on, else of the selected host."""
+        if (server := self.server) is not None:
+            return self.store.gpus_of(server.info)
+        return self.host_state.gpus if self.host_state is not None else None
+
+    @property
+    def job(self) -> BatchJob | None:
+        """The batch job that the selected server is."""
+        return self.server.info.job if self.server is not None else None
 
     def topics(self, *kinds: str) -> tuple[str, ...]:
         """Topic names of the selection: `host`, `server`, `log`."""

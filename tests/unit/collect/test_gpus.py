@@ -134,4 +134,4 @@ async def test_a_lost_link_is_waited_out_without_spinning_and_taken_up_when_it_c
 @pytest.mark.parametrize(("factor", "interval_s", "real_s"), [(1.0, 2.0, 2.0), (4.0, 2.0, 0.5), (60.0, 5.0, 0.2)])
 def test_intervals_follow_the_hosts_clock(factor: float, interval_s: float, real_s: float) -> None:
     host = LocalHost(HostSpec(name="h", local=True, clock_factor=factor))
-    assert real_interval(host, interval_s) == real_s
+    assert real_interval(host.spec, interval_s) == real_s

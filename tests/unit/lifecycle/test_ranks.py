@@ -17,12 +17,16 @@ from lifecycle_tools import make_engine, nothing_left
 from process_tools import alive
 from sshd import SSHD_MISSING, Sshd
 from tokpit.config.inventory import Inventory
+from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, Settings
-from tokpit.errors import StartFailed, UsageError
+from tokpit.engines import registry
+from tokpit.errors import LaunchError, StartFailed, UsageError
+from tokpit.ops.lifecycle import nodes, relaunch_ranks
 from tokpit.ops.lifecycle.launch import Launched
 from tokpit.ops.lifecycle.nodes import behind
 from tokpit.ops.lifecycle.rank_logs import interleave, read_all
 from tokpit.ops.session import Session
+from tokpit.tune.experiment import Experiment
 
 
 @pytest.fixture(scope="module")
@@ -106,12 +110,75 @@ async def test_two_ranks_from_one_question_to_ready_and_to_their_end(session: Se
     lines = await read_all(session, first, 4096)
     assert any(line.startswith("[0 gpu1] ") for line in lines)
     assert any(line.startswith("[1 gpu2] ") and "rank 1 waits" in line for line in lines)
-    with pytest.raises(UsageError, match="one of 2 ranks"):
-        await session.execute("server.relaunch", server_id=first.id, changes={"tp": 1})
-    # Whichever rank is named, all end.
+    with pytest.raises(UsageError, match="one server over 2 hosts: this takes servers of one host only"):
+        await session.execute("tune.start", experiment=Experiment(target=first.id, vary={"max_running": (4, 8)}))
+    # Whichever rank is named, all are relaunched, and all end.
+    again = await session.execute("server.relaunch", server_id=second.id, changes={"max_running": 7}, timeout_s=50.0)
+    assert not any(alive(pid) for pid in (first.pid, second.pid))
+    asked = shown[-1]
+    assert asked[0] == "# max_running: not given -> 7"
+    assert [line.partition(":")[0] for line in asked[1:]] == [
+        *("gpu1", "gpu1", "gpu2", "gpu2"), *("# gpu1 was", "# gpu2 was"), *("gpu1", "gpu2"),
+    ]  # fmt: skip
+    first, second = await both(session)
+    assert (again.server.pid, first.port, first.settings.max_running, second.settings.max_running) == (
+        first.pid, port, 7, 7,
+    )  # fmt: skip
+    assert again.server.pid != done.server.pid
+    assert "--node-rank 1" in " ".join(second.argv)
     await session.execute("server.stop", server_id=second.id)
     assert not any(alive(pid) for pid in (first.pid, second.pid, done.state.pid))
     assert {line.partition(":")[0] for line in shown[-1]} == {"gpu1", "gpu2"}
+
+
+async def test_a_relaunch_that_fails_on_one_rank_brings_all_ranks_back(session: Session, engine: Path) -> None:
+    port = free_port()
+    await launch(session, spec(engine, port))
+    before = await both(session)
+    failing = {"FAKE_FAILS": "OSError: [Errno 98] Address already in use", "FAKE_FAILS_RANK": "1"}
+    with pytest.raises(StartFailed, match=r"rank 1 on gpu2.*the earlier server was started again and was ready"):
+        await session.execute(
+            "server.relaunch", server_id=before[0].id, changes={"tp": 1}, env=failing, rollback=True, timeout_s=50.0
+        )
+    after = await both(session)
+    assert [one.argv for one in after] == [one.argv for one in before]
+    assert not {one.pid for one in after} & {one.pid for one in before}
+    entries = [entry for entry in await (await session.history()).audit(20) if entry.command == "server.relaunch"]
+    assert [entry.outcome for entry in entries] == ["failed"]
+    assert "was started again" in entries[0].detail
+    # With a rank gone there is nothing whole to relaunch.
+    os.kill(after[1].pid, signal.SIGKILL)
+    await until(lambda: not alive(after[1].pid))
+    with pytest.raises(LaunchError, match="rank 1 on gpu2 does not run any more"):
+        await session.execute("server.relaunch", server_id=after[0].id, changes={"tp": 1})
+    await session.execute("server.stop", server_id=after[0].id)
+
+
+async def both(session: Session) -> tuple[ServerInfo, ServerInfo]:
+    one = next(info for info in await session.find("gpu1") if info.ranks)
+    first, second = await nodes.running(session, one)
+    return first, second
+
+
+@pytest.mark.parametrize("name", ["sglang", "vllm"])
+def test_the_flags_of_a_rank_come_off_again(name: str) -> None:
+    known = registry.engine(name)
+    words = known.rank_flags("0.32.0" if name == "vllm" else None, nodes=2, rank="1", head="10.0.0.5", port=29600)
+    whole = ("--model-path", "m", *words[:4], "--tp", "2", *words[4:])
+    assert known.without_ranks(whole) == (("--model-path", "m", "--tp", "2"), words, "10.0.0.5")
+    assert known.without_ranks(("--tp", "2", f"{words[4]}=h:1")).head == "h"
+
+
+def test_the_number_of_ranks_is_no_setting() -> None:
+    info = ServerInfo(
+        host="gpu1", engine="vllm", pid=1, start_ticks=1, pgid=1,
+        settings=Settings(tp=2, raw=("--seed", "1", "--nnodes", "2")), ranks=("gpu1", "gpu2"),
+    )  # fmt: skip
+    known, old = registry.engine("vllm"), Settings(tp=2, raw=("--seed", "1"))
+    changed = relaunch_ranks.changed_settings(known, info, old, {"raw": ("--seed", "2", "--nnodes", "2")})
+    assert changed == Settings(tp=2, raw=("--seed", "2"))
+    with pytest.raises(UsageError, match=r"stay as they are: --nnodes 3"):
+        relaunch_ranks.changed_settings(known, info, old, {"raw": ("--seed", "1", "--nnodes", "3")})
 
 
 async def test_a_rank_that_fails_is_named_with_its_reason_and_the_others_are_ended(

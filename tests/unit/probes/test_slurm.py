@@ -13,7 +13,7 @@ from tokpit.errors import UsageError
 from tokpit.ops.lifecycle.batch import batch_script
 from tokpit.ops.lifecycle.slurm import ended, waits
 from tokpit.ops.sweep.place import read_slurm
-from tokpit.probes.slurm import expand, parse, seconds
+from tokpit.probes.slurm import expand, parse, request_of, seconds
 
 DOWN = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 PAGE = f"""\
@@ -102,6 +102,19 @@ def test_a_script_asks_for_what_was_asked_and_takes_only_options() -> None:
     for bad in ("qos=high", "--qos=a\nrm -rf /", "; ls"):
         with pytest.raises(UsageError):
             batch_script(BatchRequest(args=(bad,)), ("vllm",), name="x", log_path="/l")
+
+
+def test_what_a_script_asked_for_is_read_back() -> None:
+    for request in (
+        BatchRequest(),
+        BatchRequest(partition="gpu", nodes=2, gpus="h100:4", time_limit="02:00:00", account="x", args=("--qos=high",)),
+        BatchRequest(partition="gpu", args=("--requeue", "--time=1:00", "--output=/else/where")),
+    ):
+        ranks = [("--a", "0"), ("--a", "$SLURM_NODEID")] if request.nodes > 1 else []
+        text = batch_script(request, ("vllm", "serve", "m"), name="x", log_path="/l/a.log", ranks=ranks)
+        again = batch_script(request_of(text), ("vllm", "serve", "m"), name="x", log_path="/l/a.log", ranks=ranks)
+        assert sorted(again.splitlines()) == sorted(text.splitlines())
+    assert request_of(text.replace("a.log", "b.log")) != BatchRequest()
 
 
 def test_ranks_in_each_engines_own_way() -> None:

@@ -4,6 +4,7 @@ import time
 
 from console_feed import HOST, Recorder, fill, gpu, link, server
 from console_screen import SIZES, console, rows, shows, text, until
+from tokpit.domain.job import BatchJob
 from tokpit.domain.records import GpuRecord, HostRecord, LinkState, Problem, Sample, ServersRecord, Stall
 from tokpit.transport.base import HostSpec
 from tokpit.ui.actions import actions_for
@@ -117,6 +118,23 @@ async def test_a_host_without_gpu_says_so() -> None:
     session.store.apply(GpuRecord(HOST, time.time()))
     async with console(session) as pilot:
         await shows(pilot, "no NVIDIA GPU")
+
+
+async def test_gpus_of_a_jobs_server_are_its_nodes_and_never_those_of_the_login_host() -> None:
+    session = Recorder()
+    fill(session.store)
+    job = BatchJob(id="123", state="RUNNING", nodes=("n17", "n18"))
+    info = server(pid=0, start_ticks=123, job=job)
+    session.store.apply(ServersRecord(HOST, time.time(), (info,)))
+    async with console(session) as pilot:
+        await shows(pilot, "GPU n17 of 2", "asking the node", "login host")
+        problem = Problem("GPU_QUERY_FAILED", "the GPUs of n17 cannot be asked (srun: no; ssh: no)")
+        session.store.apply(GpuRecord(HOST, time.time(), (), (problem,), server=info.id, node="n17"))
+        await shows(pilot, "the GPUs of n17 cannot be")
+        session.store.apply(GpuRecord(HOST, time.time(), (gpu(name="NVIDIA B200"),), server=info.id, node="n17"))
+        screen = await shows(pilot, "B200")
+        assert "RTX PRO 6000" not in "".join(row[:25] for row in rows(pilot)[len(rows(pilot)) // 2 :])
+        assert "login host" in screen
 
 
 async def test_unknown_gpu_figures_are_not_zero() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tokpit.errors import UsageError
 
+FLAGS: dict[str, int] = {}
+HEAD = ""
+
 
 def rank_flags(version: str | None, *, nodes: int, rank: str, head: str, port: int) -> tuple[str, ...]:
     """See Engine."""

@@ -6,6 +6,9 @@ serves HTTP in earnest; the others answer `/health` of their own.
 
 from __future__ import annotations
 
+FLAGS = {"--nnodes": 1, "--node-rank": 1, "--dist-init-addr": 1}
+HEAD = "--dist-init-addr"
+
 
 def rank_flags(version: str | None, *, nodes: int, rank: str, head: str, port: int) -> tuple[str, ...]:
     """See Engine; every version that is known has these."""

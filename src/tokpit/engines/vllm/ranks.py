@@ -9,6 +9,9 @@ from __future__ import annotations
 from tokpit.engines.version import at_least
 from tokpit.errors import UsageError
 
+FLAGS = {"--nnodes": 1, "--node-rank": 1, "--master-addr": 1, "--master-port": 1, "--headless": 0}
+HEAD = "--master-addr"
+
 
 def rank_flags(version: str | None, *, nodes: int, rank: str, head: str, port: int) -> tuple[str, ...]:
     """See Engine."""

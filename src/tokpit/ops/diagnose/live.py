@@ -10,10 +10,14 @@ import msgspec
 
 from tokpit.collect.backlog import read_age, read_head
 from tokpit.collect.find import orphans_of, read_table
+from tokpit.collect.gpus import Runner
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec
 from tokpit.domain.text import LineSplitter, decode_line
+from tokpit.errors import RemoteFailed
+from tokpit.insight.counters import counted_facts
 from tokpit.insight.facts import Facts, merged
+from tokpit.insight.prediction import kv_bytes_per_token
 from tokpit.ops.diagnose.files import digest_lines
 from tokpit.ops.diagnose.past import read_past
 from tokpit.ops.host.environment import model_facts
@@ -51,7 +55,15 @@ async def read_live(session: Session, target: str, got: Gathered) -> None:
     )
     weights = None if model.weight_bytes is None else model.weight_bytes / 1e9
     got.facts = merged(Facts(weights_gb=weights, hybrid=model.hybrid), got.facts)
+    pool = next((log.facts.kv_tokens for log in got.logs if log.facts.kv_tokens), None)
+    token = kv_bytes_per_token(server.settings, model)
+    if pool and token:
+        got.facts = merged(Facts(kv_pool_gb=pool * token / 1e9), got.facts)
     await read_past(session, server, got)
+    await _counters(session, host, server, got)
+    if server.job is not None:
+        await _job_gpus(session, host, server, got)
+        return
     await _gpus(host, got)
     got.facts = merged(await _host(host), got.facts)
 
@@ -91,7 +103,36 @@ async def _log_lines(host: Host, path: str) -> list[str]:
     return lines
 
 
-async def _gpus(host: Host, got: Gathered) -> None:
+async def _counters(session: Session, host: Host, server: ServerInfo, got: Gathered) -> None:
+    """What the server's metrics page counts of its cache tiers since it started; without a page nothing."""
+    if server.url is None:
+        return
+    from tokpit.ops.sweep.server import ServerSide
+
+    side = ServerSide(session, host, server, server.url, {})
+    await side.open(watch=False)
+    try:
+        page = await side.page()
+    finally:
+        await side.close()
+    if page is not None:
+        got.facts = merged(counted_facts(page.values), got.facts)
+
+
+async def _job_gpus(session: Session, host: Host, server: ServerInfo, got: Gathered) -> None:
+    """Those of its node; its memory and processors are not asked for, and the login host's are not its own."""
+    from tokpit.collect.job_gpus import JobOver, Node
+
+    node = Node(host, lambda: session.store.servers[server.id].info)
+    try:
+        await _gpus(node, got)
+    except RemoteFailed as error:
+        got.notes.append(error.message)
+    except JobOver:
+        got.notes.append(f"{server.label} does not run yet: nothing is known of its GPUs")
+
+
+async def _gpus(host: Runner, got: Gathered) -> None:
     """One poll of the GPUs by the first reader that finds its kind."""
     for make in registry.READERS:
         reader = make()

@@ -11,6 +11,7 @@ from tokpit.domain.records import GpuSample, LogRecord, Problem
 from tokpit.domain.server import ServerInfo
 from tokpit.engines.logkit.clock import Clock
 from tokpit.engines.registry import engine as engine_of
+from tokpit.insight.counters import counted_facts
 from tokpit.insight.digest import Digest, Reader
 from tokpit.insight.facts import Facts, merged
 from tokpit.ops.diagnose.live import settings_facts
@@ -35,17 +36,19 @@ def sight(store: LiveStore, server_id: str, *, most: int = MOST_RECORDS) -> Sigh
     """A server's newest log lines, its settings, and its host's GPUs and memory."""
     state = store.servers[server_id]
     host = store.host(state.info.host)
-    gpus = host.gpus
+    gpus = store.gpus_of(state.info)
     facts = settings_facts(state.info)
     if gpus is not None and gpus.gpus:
         facts = merged(Facts(gpu=gpus.gpus[0].name, gpus=len(gpus.gpus)), facts)
-    if (memory := host.memory) is not None:
+    if (memory := host.memory) is not None and state.info.job is None:  # a login host's memory is not its node's
         seen = Facts(
             mem_total_gb=None if memory.mem_total_bytes is None else memory.mem_total_bytes / 1e9,
             swap_used_gb=None if memory.swap_used_bytes is None else memory.swap_used_bytes / 1e9,
             orphans=len(host.orphans) or None,
         )
         facts = merged(seen, facts)
+    latest = {tag: series.last for tag, series in state.series.items() if series.last is not None}
+    facts = merged(counted_facts(latest), facts)
     cap = state.facts.get("max_running_reqs")
     if isinstance(cap, (int, float)) and not isinstance(cap, bool):
         facts = merged(facts, Facts(max_running_requests=int(cap)))

@@ -154,8 +154,13 @@ async def process_env(host: Host, pid: int | None) -> dict[str, str]:
     `pid` None: what every command has that is run there.
     """
     answer = await host.run(f"cat /proc/{'self' if pid is None else int(pid)}/environ 2>/dev/null")
+    return carried(answer.out)
+
+
+def carried(text: str) -> dict[str, str]:
+    """What matters to an engine of an environment as /proc has it."""
     env: dict[str, str] = {}
-    for pair in answer.out.split("\0"):
+    for pair in text.split("\0"):
         name, equals, value = pair.partition("=")
         if equals and (name.startswith(_CARRIED) or name in _CARRIED_WORDS):
             env[name] = value

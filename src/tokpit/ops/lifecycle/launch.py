@@ -156,7 +156,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
         )
 
     if spec.method == "slurm":
-        lines = ("sbatch <<'END'", *slurm.script_of(made.spec, made.argv, made.port).splitlines(), "END")
+        lines = slurm.shown_lines(made)
     else:
         lines = (await methods.shown_line(host, made.spec, made.argv, log_path, made.handle),)
     return Prepared(
@@ -202,7 +202,9 @@ async def _start(session: Session, host: Host, made: Plan, progress: Progress, t
             state, info = await slurm.begin(session, host, spec, made.argv, made.port, progress)
         except LaunchError as error:
             raise await ready.explained(host, spec, log_start, error, what=error.message) from error
-        return await _await_ready(session, host, made, progress, state, info, log_start, timeout_s)
+        # The time in the queue is no time of the server's.
+        left_s = progress.elapsed_s + timeout_s
+        return await _await_ready(session, host, made, progress, state, info, log_start, left_s)
     try:
         state = await start_detached(
             host,

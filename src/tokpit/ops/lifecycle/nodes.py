@@ -60,12 +60,6 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
             hint="use --method slurm --nodes N on a login host" if spec.method == "slurm" else "use --method setsid",
         )
     ranks = await plan(session, spec, force=bool(args.get("force")))
-    lines = []
-    for rank in ranks:
-        made = rank.plan
-        assert made.spec.log_path is not None
-        line = await methods.shown_line(session.host(rank.host), made.spec, made.argv, made.spec.log_path, made.handle)
-        lines.append(f"{rank.host}: {line}")
 
     async def run() -> launch.Launched:
         return await start(
@@ -76,9 +70,20 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
         title=f"start {spec.engine} on {len(ranks)} hosts together ({', '.join(rank.host for rank in ranks)})",
         host=ranks[0].host,
         run=run,
-        lines=tuple(lines),
+        lines=await shown_lines(session, ranks),
         warnings=tuple(f"{rank.host}: {said}" for rank in ranks for said in rank.plan.warnings),
     )
+
+
+async def shown_lines(session: Session, ranks: Sequence[Rank]) -> tuple[str, ...]:
+    """The command line of every rank as it is shown before it runs. Raises HostError."""
+    lines = []
+    for rank in ranks:
+        made = rank.plan
+        path = made.spec.log_path or "LOG"
+        line = await methods.shown_line(session.host(rank.host), made.spec, made.argv, path, made.handle)
+        lines.append(f"{rank.host}: {line}")
+    return tuple(lines)
 
 
 async def plan(session: Session, spec: LaunchSpec, *, force: bool = False) -> tuple[Rank, ...]:
@@ -93,16 +98,37 @@ async def plan(session: Session, spec: LaunchSpec, *, force: bool = False) -> tu
     complete = await asyncio.gather(
         *(environment.complete(host, engine, msgspec.structs.replace(spec, host=host.name)) for host in hosts)
     )
-    versions = {one.version for one in complete}
+    return await plan_each(session, complete, head=head, force=force, log_path=spec.log_path)
+
+
+async def plan_each(
+    session: Session,
+    specs: Sequence[LaunchSpec],
+    *,
+    head: str,
+    force: bool = False,
+    log_path: str | None = None,
+    replacing: Sequence[ServerInfo] = (),
+) -> tuple[Rank, ...]:
+    """A plan for each spec, which is complete and of its own host. `replacing`: the ranks whose places they take.
+
+    Raises UsageError where versions differ, and what `launch.plan` raises.
+    """
+    engine = engine_of(specs[0].engine)
+    versions = {one.version for one in specs}
     if len(versions) > 1:
-        said = ", ".join(f"{one.version} on {one.host}" for one in complete)
+        said = ", ".join(f"{one.version} on {one.host}" for one in specs)
         raise UsageError(f"the ranks of one server need one version of {engine.title}: {said}")
     found = []
-    for number, (host, one) in enumerate(zip(hosts, complete, strict=True)):
-        flags = engine.rank_flags(one.version, nodes=len(hosts), rank=str(number), head=head, port=RENDEZVOUS_PORT)
+    for number, one in enumerate(specs):
+        host = session.host(one.host)
+        flags = engine.rank_flags(one.version, nodes=len(specs), rank=str(number), head=head, port=RENDEZVOUS_PORT)
         settings = msgspec.structs.replace(one.settings, raw=(*one.settings.raw, *flags))
-        made = await launch.plan(session, msgspec.structs.replace(one, settings=settings, ranks=()), force=force)
-        path = spec.log_path or await environment.default_log_path(host, made.spec)
+        ranked = msgspec.structs.replace(one, settings=settings, ranks=())
+        # Ranks that take no requests may listen all the same, for health checks.
+        old = msgspec.structs.replace(replacing[number], port=one.settings.port) if replacing else None
+        made = await launch.plan(session, ranked, force=force, replacing=old)
+        path = log_path or await environment.default_log_path(host, made.spec)
         made = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, log_path=path))
         found.append(Rank(number=number, host=host.name, plan=made))
     return tuple(found)
@@ -330,32 +356,47 @@ async def _end_all(session: Session, ranks: Sequence[Rank], progress: Progress) 
         progress.step("rollback", f"the {len(ranks)} ranks that were started are ended", "; ".join(said))
 
 
+async def running(session: Session, info: ServerInfo) -> tuple[ServerInfo, ...]:
+    """The ranks of a server that still run, the first one first. Raises HostError."""
+    lists = await asyncio.gather(*(session.find(name) for name in info.ranks))
+    found = {one.id: one for servers in lists for one in servers if one.group == info.group and one.group}
+    return tuple(sorted(found.values(), key=lambda one: one.rank))
+
+
+Endings = Sequence[tuple[Host, stop.Job]]
+
+
+async def endings(session: Session, ranks: Sequence[ServerInfo]) -> Endings:
+    """How each rank will be stopped. Raises StopError, HostError."""
+    return [(host, await stop.plan(host, one)) for one in ranks for host in [session.host(one.host)]]
+
+
+def ending_lines(found: Endings) -> tuple[str, ...]:
+    """As they are shown."""
+    return tuple(f"{host.name}: {line}" for host, job in found for line in job.lines)
+
+
+async def end(session: Session, found: Endings, *, term_wait_s: float) -> stop.Stopped:
+    """Stop all ranks at once. Raises StopError where a process survives, HostError."""
+    done = await asyncio.gather(
+        *(stop.stop(session, host, job, term_wait_s=term_wait_s) for host, job in found), return_exceptions=True
+    )
+    for one in done:
+        if isinstance(one, BaseException):
+            raise one
+    ended = [one for one in done if isinstance(one, stop.Stopped)]
+    members = tuple(pid for one in ended for pid in one.members)
+    return msgspec.structs.replace(ended[0], members=members, elapsed_s=max(one.elapsed_s for one in ended))
+
+
 async def prepare_stop(session: Session, info: ServerInfo, *, term_wait_s: float) -> Prepared:
     """The end of every rank of a server, whichever of them was named. Raises StopError, HostError."""
-    found: list[tuple[Host, stop.Job]] = []
-    for name in info.ranks:
-        host = await session.connected(name)
-        mine = [one for one in await session.find(name) if one.group == info.group and one.group]
-        for one in mine:
-            found.append((host, await stop.plan(host, one)))
-    lines = tuple(f"{host.name}: {line}" for host, job in found for line in job.lines)
-
-    async def run() -> stop.Stopped:
-        done = await asyncio.gather(
-            *(stop.stop(session, host, job, term_wait_s=term_wait_s) for host, job in found), return_exceptions=True
-        )
-        for one in done:
-            if isinstance(one, BaseException):
-                raise one
-        ended = [one for one in done if isinstance(one, stop.Stopped)]
-        members = tuple(pid for one in ended for pid in one.members)
-        return msgspec.structs.replace(ended[0], members=members, elapsed_s=max(one.elapsed_s for one in ended))
-
+    found = await endings(session, await running(session, info))
     return Prepared(
         title=f"stop {info.engine} on {len(info.ranks)} hosts, {len(found)} ranks",
         host=info.ranks[0],
-        run=run,
-        lines=lines,
+        run=lambda: end(session, found, term_wait_s=term_wait_s),
+        lines=ending_lines(found),
         warnings=() if len(found) == len(info.ranks) else (f"only {len(found)} of {len(info.ranks)} ranks still run",),
         typed_word=str(info.port or info.group),
     )

@@ -12,6 +12,7 @@ from tokpit.domain.text import LineSplitter, decode_line, decode_lines
 from tokpit.engines.logkit.clock import Clock
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import TargetError
+from tokpit.ops.lifecycle import nodes
 from tokpit.transport.base import quote
 
 if TYPE_CHECKING:
@@ -20,11 +21,10 @@ if TYPE_CHECKING:
 
 async def ranks_of(session: Session, server: ServerInfo) -> tuple[ServerInfo, ...]:
     """The ranks that still run, the first one first. Raises TargetError where none writes a log, HostError."""
-    lists = await asyncio.gather(*(session.find(name) for name in server.ranks))
-    found = [one for servers in lists for one in servers if one.group == server.group and one.log_path]
+    found = tuple(one for one in await nodes.running(session, server) if one.log_path)
     if not found:
         raise TargetError(f"{server.label}: no rank writes a log that can be followed")
-    return tuple(sorted(found, key=lambda one: one.rank))
+    return found
 
 
 def label(server: ServerInfo) -> str:

@@ -13,11 +13,11 @@ from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.domain.text import mask_secrets
 from tokpit.engines.registry import engine as engine_of
-from tokpit.errors import HostError, LaunchError, StartFailed, StopError, TokpitError, UsageError
+from tokpit.errors import HostError, LaunchError, StopError, UsageError
 from tokpit.ops.difference import Change, differences, map_differences
-from tokpit.ops.gate import ConfirmRequest, Prepared, Risk
+from tokpit.ops.gate import Prepared
 from tokpit.ops.host import environment
-from tokpit.ops.lifecycle import launch, managers, methods, ready, stop
+from tokpit.ops.lifecycle import launch, managers, methods, ready, stop, turn
 from tokpit.ops.lifecycle.launch import Launched, Plan
 from tokpit.ops.progress import Progress
 from tokpit.ops.targets import resolve_server
@@ -62,6 +62,14 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     unknown = set(changes) - set(Settings.__struct_fields__)
     if unknown:
         raise UsageError(f"unknown setting: {', '.join(sorted(unknown))}")
+    if info.job is not None:
+        from tokpit.ops.lifecycle import relaunch_job
+
+        return await relaunch_job.prepare(session, info, info.job, args)
+    if info.ranks:
+        from tokpit.ops.lifecycle import relaunch_ranks
+
+        return await relaunch_ranks.prepare(session, info, args)
     host = session.host(info.host)
     old = await spec_of(session, info)
     after: Plan | None = args.get("plan")
@@ -107,13 +115,13 @@ async def spec_of(session: Session, info: ServerInfo) -> LaunchSpec:
     """
     if info.job is not None:
         raise UsageError(
-            f"{info.label} is job {info.job.id}: a queue gives no place back at once, so it is not relaunched",
-            hint="cancel it with tokpit stop and launch it anew with --method slurm",
+            f"{info.label} is job {info.job.id}: a queue gives no place back at once, so this does not take jobs",
+            hint="tokpit relaunch, stop, check, sweep and diagnose do",
         )
     if info.ranks:
         raise UsageError(
-            f"{info.label} is one of {len(info.ranks)} ranks, which are not relaunched together yet",
-            hint="stop it and launch it anew on the same hosts",
+            f"{info.label} is one server over {len(info.ranks)} hosts: this takes servers of one host only",
+            hint="tokpit relaunch, stop, check, sweep and diagnose do",
         )
     host = session.host(info.host)
     recognised = engine_of(info.engine).recognise(info.argv)
@@ -153,51 +161,30 @@ def _warnings(plan: Relaunch) -> tuple[str, ...]:
 
 async def run(session: Session, host: Host, plan: Relaunch) -> Launched:
     """Stop, start, and go back where that fails and is wanted. Raises LaunchError that says how both went."""
-    await stop.stop(session, host, plan.job, term_wait_s=stop.TERM_WAIT_S)
-    try:
+
+    async def begin() -> Launched:
         return await launch.start(session, await _logged(host, plan.after), timeout_s=plan.timeout_s)
-    except LaunchError as error:
-        if not await _wanted(session, host, plan, error):
-            raise
-        said = await _roll_back(session, host, plan)
-        if isinstance(error, StartFailed):
-            raise StartFailed(
-                f"{error.message}; {said}", code=error.code, evidence=error.evidence, hint=error.hint
-            ) from error
-        raise LaunchError(f"{error.message}; {said}", hint=error.hint) from error
+
+    async def back_lines() -> tuple[str, ...]:
+        if plan.unit is not None:
+            return (quote(plan.unit.command("start")),)
+        return (await methods.shown_line(host, plan.before.spec, plan.before.argv, "LOG", "NAME"),)
+
+    steps = turn.Turn(
+        info=plan.info,
+        end=lambda: stop.stop(session, host, plan.job, term_wait_s=stop.TERM_WAIT_S),
+        begin=begin,
+        clear=lambda: _clear(session, host, plan.after),
+        back=lambda: bring_back(session, host, plan.info, plan.before, plan.unit, timeout_s=plan.timeout_s),
+        back_lines=back_lines,
+        rollback=plan.rollback,
+    )
+    return await turn.run(session, steps)
 
 
 async def _logged(host: Host, plan: Plan) -> Plan:
     log_path = await environment.default_log_path(host, plan.spec)
     return msgspec.structs.replace(plan, spec=msgspec.structs.replace(plan.spec, log_path=log_path))
-
-
-async def _wanted(session: Session, host: Host, plan: Relaunch, error: LaunchError) -> bool:
-    if plan.rollback is not None:
-        return plan.rollback
-    if session.confirm is None or session.assume_yes:
-        return False
-    request = ConfirmRequest(
-        title=f"the new server failed ({error.message}). Start the earlier one again",
-        lines=(_back_line(plan) or await methods.shown_line(host, plan.before.spec, plan.before.argv, "LOG", "NAME"),),
-        risk=Risk.CHANGE,
-    )
-    return await session.confirm(request)
-
-
-def _back_line(plan: Relaunch) -> str:
-    return quote(plan.unit.command("start")) if plan.unit is not None else ""
-
-
-async def _roll_back(session: Session, host: Host, plan: Relaunch) -> str:
-    """Clear away the failed server and start the earlier one; a clause that says how it went."""
-    try:
-        await _clear(session, host, plan.after)
-        seconds = await bring_back(session, host, plan.info, plan.before, plan.unit, timeout_s=plan.timeout_s)
-    except TokpitError as second:
-        log.warning("rollback of %s failed: %s", plan.info.label, second)
-        return f"the earlier server did not come back either: {second.message}"
-    return f"the earlier server was started again and was ready after {seconds:.0f} s"
 
 
 async def bring_back(

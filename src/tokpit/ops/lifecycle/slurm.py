@@ -21,6 +21,7 @@ from tokpit.transport.base import Host
 from tokpit.transport.methods import handle_name
 
 if TYPE_CHECKING:
+    from tokpit.ops.lifecycle.launch import Plan
     from tokpit.ops.lifecycle.stop import Stopped
     from tokpit.ops.session import Session
 
@@ -47,6 +48,11 @@ def script_of(spec: LaunchSpec, argv: tuple[str, ...], port: int) -> str:
         ]
     name = handle_name(spec.engine, port, "").rstrip("-")
     return batch.batch_script(spec.batch, argv, name=name, log_path=spec.log_path, ranks=ranks)
+
+
+def shown_lines(made: Plan) -> tuple[str, ...]:
+    """A submission as it is shown before it is made."""
+    return ("sbatch <<'END'", *script_of(made.spec, made.argv, made.port).splitlines(), "END")
 
 
 async def begin(
@@ -203,7 +209,7 @@ async def prepare_stop(session: Session, info: ServerInfo) -> Prepared:
         warnings.append(f"it runs on {len(job.nodes)} nodes: {', '.join(job.nodes)}")
 
     async def run() -> Stopped:
-        return await _stop(session, host, info, job)
+        return await end(session, host, info, job)
 
     return Prepared(
         title=f"cancel job {job.id}, {info.engine} on {', '.join(job.nodes) or job.partition}",
@@ -215,7 +221,8 @@ async def prepare_stop(session: Session, info: ServerInfo) -> Prepared:
     )
 
 
-async def _stop(session: Session, host: Host, info: ServerInfo, job: BatchJob) -> Stopped:
+async def end(session: Session, host: Host, info: ServerInfo, job: BatchJob) -> Stopped:
+    """Cancel a job and wait until the queue says that it is over. Raises StopError, HostError."""
     from tokpit.ops.lifecycle.stop import Stopped
 
     progress = Progress(session.store, kind="stop", target=info.id, title=f"stop {info.label}", now=host.now)

@@ -59,7 +59,11 @@ def conclude(session: Session, target: Target, run: Run, search: Search | None) 
 
     if target.server is not None and (state := session.store.servers.get(target.server.id)) is not None:
         run.context["facts"] = frozen_facts(state.facts)
-    if target.host is not None and (gpus := session.store.host(target.host).gpus) is not None:
+    if target.server is not None:
+        gpus = session.store.gpus_of(target.server)
+    else:
+        gpus = session.store.host(target.host).gpus if target.host is not None else None
+    if gpus is not None:
         run.context["gpus"] = [gpu.name for gpu in gpus.gpus]
         limits = {gpu.power_limit_w for gpu in gpus.gpus}
         if len(limits) == 1 and (limit := limits.pop()) is not None:

@@ -123,7 +123,9 @@ class RelaunchScreen(StartForm):
         operations = self.view.store.operations
         if self.operation_id in operations:
             return operations[self.operation_id]
-        fresh = (op for key, op in operations.items() if key not in self._before and op.target == self.host)
+        # The first of several ranks stands for all of them.
+        hosts = {self.host, *self.info.ranks}
+        fresh = (op for key, op in operations.items() if key not in self._before and op.target in hosts)
         return max((op for op in fresh if op.kind in {"launch", "relaunch"}), key=lambda op: op.started_t, default=None)
 
     @on(Input.Changed)

@@ -38,7 +38,7 @@ class BesidePanel(Panel):
         return rows
 
     def _gpus(self) -> list[list[Span]]:
-        record = self.view.host_state.gpus if self.view.host_state else None
+        record = self.view.gpus
         if record is None or not record.gpus:
             return [[("no GPU figures", "dim")]]
         style = "stale" if self.view.stale(record.t) else "fg"

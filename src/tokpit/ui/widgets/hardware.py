@@ -23,29 +23,32 @@ class GpuPanel(Panel):
         self.view = view
 
     def topics(self) -> Sequence[str]:
-        """The host."""
-        return self.view.topics("host")
+        """The host, and a server that has its GPUs elsewhere."""
+        return self.view.topics("host", "server")
 
     def wanted_rows(self) -> int:
         """Rows of the body that would show everything."""
-        record = self.view.host_state.gpus if self.view.host_state else None
+        record = self.view.gpus
         if record is None:
             return 1
         return max(1, len(record.gpus) * _FULL_ROWS + len(record.problems) * 2)
 
     def heading(self, width: int) -> tuple[Row, Row]:
-        """How old the figures are, once they are old."""
-        host = self.view.host_state
-        if host is None or host.gpus is None:
-            return [("GPU", "title")], []
-        return [("GPU", "title")], age_spans(self.view, host.gpus.t) if host.gpus.gpus else []
+        """Whose they are where that is not the host, and how old the figures are, once they are old."""
+        title: list[Span] = [("GPU", "title")]
+        if (job := self.view.job) is not None and job.nodes:
+            more = f" of {len(job.nodes)}" if len(job.nodes) > 1 else ""
+            title.append((f" {safe(job.nodes[0])}{more}", "dim"))
+        record = self.view.gpus
+        return title, age_spans(self.view, record.t) if record is not None and record.gpus else []
 
     def body(self, width: int, height: int) -> Sequence[Row]:
         """As much of each GPU as fits: four rows, two, or one."""
-        host = self.view.host_state
-        record = host.gpus if host else None
+        record = self.view.gpus
         if record is None:
-            return [[("looking …" if self.view.linked() else "not known: no link", "dim")]]
+            job = self.view.job
+            looking = "looking …" if job is None else "asking the node …" if job.alive else "the job does not run"
+            return [[(looking if self.view.linked() else "not known: no link", "dim")]]
         rows: list[Row] = []
         if not record.gpus and not record.problems:
             return [[("no NVIDIA GPU", "dim")]]
@@ -103,13 +106,14 @@ class MemoryPanel(Panel):
         self.view = view
 
     def topics(self) -> Sequence[str]:
-        """The host."""
-        return self.view.topics("host")
+        """The host, and what is selected on it."""
+        return self.view.topics("host", "server")
 
     def heading(self, width: int) -> tuple[Row, Row]:
         """How old the figures are, once they are old."""
         memory = self.view.host_state.memory if self.view.host_state else None
-        return [("host", "title")], age_spans(self.view, memory.t) if memory else []
+        name = "host" if self.view.job is None else "login host"
+        return [(name, "title")], age_spans(self.view, memory.t) if memory else []
 
     def body(self, width: int, height: int) -> Sequence[Row]:
         """Memory first, then processor, then the rest."""

@@ -188,10 +188,6 @@ class Session:
 
         await watch_metrics(host, info, self.store.apply)
 
-<<<<<<< HEAD
-    async def older_log(self, server_id: str, end: int, skip: int = 0, **more: int) -> Older:
-        """Lines of a server's log from its host's disk, see `ops.older.older_lines`. Raises HostError."""
-=======
     async def _watch_job_gpus(self, host: Host, server_id: str) -> None:
         from tokpit.collect.job_gpus import watch_job_gpus
 
@@ -201,9 +197,8 @@ class Session:
 
         await watch_job_gpus(host, known, self.store.apply)
 
-    async def older_log(self, server_id: str, end: int, skip: int = 0) -> Older:
-        """Lines of a server's log from its host's disk, see `ops.older`. Raises HostError."""
->>>>>>> main
+    async def older_log(self, server_id: str, end: int, skip: int = 0, **more: int) -> Older:
+        """Lines of a server's log from its host's disk, see `ops.older.older_lines`. Raises HostError."""
         from tokpit.ops.older import older_lines
 
         return await older_lines(self, server_id, end, skip, **more)

@@ -52,7 +52,7 @@ class Footer(Panel):
             self._spots.append((at, at + cells, action))
             row += [(action.key_text, "key"), (" ", "fg"), (action.label, "dim"), ("  ", "fg")]
             at += cells
-        return [row]
+        return [row[:-1]]
 
     async def on_click(self, event: events.Click) -> None:
         """Do what the key at this place does."""

@@ -79,16 +79,14 @@ class LogView(Panel, can_focus=True):
         if not model.rows or (self.note and width < NARROW):
             return left, []
         doing: Span = ("following", "good") if model.follow else ("paused", "warn")
+        new: Span = (f"  {model.unseen} new" if model.unseen and not model.follow else "", "warn")
         if self.note:
-            return left, [doing]
+            return left, [doing, new]
         _, shown = model.window(self.inner_size().height)
         where = f"{shown[-1].number} " if shown and shown[-1].number > 0 else ""  # what came before the watch has none
-        if model.follow:
-            return left, [(where, "dim"), doing]
-        new = f"  {model.unseen} new" if model.unseen else ""
-        if model.older_start is not None:
-            where += f"from byte {model.older_start:,} on  ".replace(",", " ") if width >= NARROW else ""
-        return left, [(where, "dim"), doing, (new, "warn")]
+        if model.older_start is not None and width >= NARROW:
+            where += f"from byte {model.older_start:,} on  ".replace(",", " ")
+        return left, [(where, "dim"), doing, new]
 
     def body(self, width: int, height: int) -> Sequence[Row]:
         """The rows on screen."""

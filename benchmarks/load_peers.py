@@ -1,7 +1,8 @@
 """tokpit's load generator beside others, each on one core, against a server that writes down its every send.
 
     python benchmarks/load_peers.py SERVER [--vllm VENV] [--sglang VENV] [--aiperf VENV] [--guidellm VENV]
-        [--tokenizer FOLDER] [--only NAME,...] [--slow] [--libs FOLDER] [--peer-path FOLDER] [--realtime] [--repeat N]
+        [--tokenizer FOLDER] [--only NAME,...] [--slow] [--cpu] [--libs FOLDER] [--peer-path FOLDER] [--realtime]
+        [--repeat N]
 
 SERVER is a binary that takes --listen and --log, serves OpenAI chat streams whose `ttft` and `itl` (ms) stand after `@`
 in the model's name, and on GET /truth/log?PATH begins a log of 32-byte records: u64 monotonic ns of the send, u64, u32
@@ -24,6 +25,7 @@ import argparse
 import asyncio
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -43,6 +45,8 @@ SRC = Path(__file__).parents[1] / "src"
 LEVELS = (1, 16, 64, 256)
 RATES = (4000, 6400, 8000, 16000, 20000, 32000, 48000, 64000)
 RATE_STREAMS = 256
+LONGEST_S = 300
+"""A client that takes longer for a run is ended and not measured."""
 REALTIME: list[str] = []
 AGENT = "import sys; from tokpit.load.agent import main; sys.exit(main())"
 
@@ -142,13 +146,15 @@ def peer_figures(result: Path) -> dict[str, float]:
 
 def aiperf(venv: str, tokenizer: str) -> Client:
     def command(load: Load, result: Path) -> list[str]:
-        return [
+        words = [
             f"{venv}/bin/aiperf", "profile", "--model", load.model, "--url", URL, "--endpoint-type", "chat",
             "--tokenizer", tokenizer, "--concurrency", str(load.concurrency), "--request-count", str(load.requests),
             "--synthetic-input-tokens-mean", "16", "--output-tokens-mean", str(load.tokens), "--output-tokens-stddev",
             "0", "--extra-inputs", "ignore_eos:true", "--artifact-dir", str(result), "--ui", "dashboard",
             "--streaming", "--use-server-token-count",
         ]  # fmt: skip
+        # Its charts want a terminal.
+        return ["script", "-qec", shlex.join(words), "/dev/null"]
 
     def figures(output: str, result: Path) -> dict[str, float]:
         data = json.loads(next(result.rglob("profile_export_aiperf.json")).read_text())
@@ -202,12 +208,12 @@ def run(client: Client, load: Load, folder: Path) -> Ran:
     environment = (
         {**own_environment(), **home}
         if own
-        else {**os.environ, "HF_HUB_OFFLINE": "01"[not client.online], "PYTHONPATH": os.environ["PEER_PATH"]}
+        else {**os.environ, **({} if client.online else {"HF_HUB_OFFLINE": "1"}), "PYTHONPATH": os.environ["PEER_PATH"]}
     )
     begun = time.monotonic_ns()
     with (folder / "output").open("w+") as output, (folder / "errors").open("w+") as errors:
         process = subprocess.Popen(
-            [*REALTIME, "taskset", "-c", "0", *client.command(load, result)],
+            [*REALTIME, "timeout", "--foreground", str(LONGEST_S), "taskset", "-c", "0", *client.command(load, result)],
             stdin=-1,
             stdout=output,
             stderr=errors,
@@ -255,14 +261,14 @@ def median(client: Client, load: Load, folder: Path, repeat: int) -> Ran:
     )
 
 
-def measure(client: Client, folder: Path, *, slow: bool, repeat: int) -> dict[str, Any]:
+def measure(client: Client, folder: Path, *, slow: bool, repeat: int, cpu_only: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     empty = median(client, Load(1, 1, 2, 5, 5), folder, repeat)
     found["start_s"], found["base_cpu_s"] = empty.start_s, empty.cpu_s
     level = median(client, Load(64, 64, 1024, 200, 10), folder, repeat)
     found["level_cpu_s"] = level.cpu_s - empty.cpu_s
     found["total_cpu_s"] = level.cpu_s
-    if not client.measures:
+    if not client.measures or cpu_only:
         return found
     for concurrency in LEVELS:
         ran = median(client, Load(concurrency, max(4, 2 * concurrency), 50, 200, 20), folder, repeat)
@@ -303,6 +309,7 @@ def main() -> None:
     for option in ("--vllm", "--sglang", "--aiperf", "--guidellm", "--tokenizer", "--only", "--libs", "--peer-path"):
         parser.add_argument(option, default="")
     parser.add_argument("--slow", action="store_true")
+    parser.add_argument("--cpu", action="store_true", help="only what start and a level of 64 x 1024 tokens cost")
     args = parser.parse_args()
     os.environ["PEER_PATH"] = args.peer_path
     if args.libs:
@@ -346,7 +353,7 @@ def main() -> None:
                         break
                     except (urllib.error.URLError, ConnectionError):
                         time.sleep(0.05)
-                compare(chosen, folder, slow=args.slow, repeat=args.repeat)
+                compare(chosen, folder, slow=args.slow, repeat=args.repeat, cpu_only=args.cpu)
             finally:
                 server.terminate()
 
@@ -365,12 +372,12 @@ def taken_away() -> float:
     return lost / (last - begun)
 
 
-def compare(clients: list[Client], folder: Path, *, slow: bool, repeat: int) -> None:
+def compare(clients: list[Client], folder: Path, *, slow: bool, repeat: int, cpu_only: bool) -> None:
     all_found: dict[str, dict[str, Any]] = {}
     for client in clients:
         before, taken = os.getloadavg()[0], taken_away()
         try:
-            all_found[client.name] = measure(client, folder, slow=slow, repeat=repeat)
+            all_found[client.name] = measure(client, folder, slow=slow, repeat=repeat, cpu_only=cpu_only)
         except (RuntimeError, OSError, ValueError, KeyError) as error:
             print(f"{client.name}: not measured: {error}")
             continue

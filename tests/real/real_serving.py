@@ -36,6 +36,8 @@ class Served:
     """What the launch printed; replaced by a relaunch."""
     log: Path = Path()
     """The log of the first launch."""
+    runs: list[str] = field(default_factory=list)
+    """Ids of its sweeps, the first one first."""
 
     @property
     def target(self) -> str:
@@ -109,7 +111,7 @@ def sweep_past_the_cap(served: Served) -> tuple[list[dict[str, float]], dict[str
     Returns the figures that the watcher printed, and the run.
     """
     before = counter(served.port, served.counter)
-    with served.tokpit.begin("watch", served.target, "--json", "-i", "1") as watch:
+    with served.tokpit.begin("watch", served.target, "--json", "-i", "0.25") as watch:
         watch.until('"figures"')
         run = sweep(served, *LEVELS)
         wait(lambda: False, 3)
@@ -135,7 +137,7 @@ def sweep_past_the_cap(served: Served) -> tuple[list[dict[str, float]], dict[str
     assert any(f.get("running_reqs") == CAP and f.get("queue_reqs") for f in watched), "nobody saw the queue"
     above = [level["result"] for level in run["levels"] if level["concurrency"] > CAP]
     assert max(result["server_running"] for result in above) == CAP
-    assert any(result["server_queued"] for result in above), above
+    assert all(result["server_queued"] for result in above), above
     assert max(f.get("gen_tps", 0) for f in watched) > 0
     return watched, run
 
@@ -144,19 +146,22 @@ def sweep(served: Served, *levels: int, more: tuple[str, ...] = ()) -> dict[str,
     """A sweep whose every answer has the same length, as the run that it left."""
     words = ("-c", ",".join(map(str, levels)), "-n", str(REQUESTS), "--max-tokens", str(TOKENS), "--temperature", "0")
     run: dict[str, Any] = served.tokpit.json("sweep", served.target, *words, "--warmup", "0", *more)
+    served.runs.append(run["id"])
     return run
 
 
-def plateau(served: Served, run: dict[str, Any], code: str, *said: str) -> None:
+def plateau(
+    served: Served, run: dict[str, Any], code: str, *said: str, cap: int = CAP, levels: tuple[int, ...] = LEVELS
+) -> None:
     """The finding on the plateau names the cap and what sets it. A run that a busy machine bent is measured again."""
-    queued = " and ".join(f"{c - CAP} at C={c}" for c in LEVELS if c > CAP)
+    queued = " and ".join(f"{c - cap} at C={c}" for c in levels if c > cap)
     for _ in range(4):
         found = {item["code"]: f"{item['claim']} {item['arithmetic']}" for item in run["context"]["findings"]}
         whole = found.get(code, "")
-        if f"{CAP} running, queued C-{CAP}: {queued}" in whole:
+        if f"{cap} running, queued C-{cap}: {queued}" in whole:
             break
-        run = sweep(served, *LEVELS[1:])
-    assert f"{CAP} running, queued C-{CAP}: {queued}" in whole, found
+        run = sweep(served, *levels[1:])
+    assert f"{cap} running, queued C-{cap}: {queued}" in whole, found
     assert [words for words in said if words not in whole] == [], whole
 
 
@@ -224,6 +229,20 @@ def relaunch(served: Served, *words: str) -> None:
     assert made["port"] == served.port
     assert made["log_path"] != old["log_path"]
     served.made = made
+
+
+def compared(served: Served, before: str, after: str, *levels: int) -> None:
+    """`compare` judges two runs level by level, and names the setting that differs as what can explain the gap."""
+    done = served.tokpit.run("compare", before, after, "--json")
+    assert done.returncode in (0, 1), done.stderr
+    found = json.loads(done.stdout)["comparisons"][0]
+    assert {pair["level"] for pair in found["comparison"]["pairs"]} == {f"C={c}" for c in levels}
+    assert found["comparison"]["sentence"]
+    changed = {one["name"]: one for one in found["changes"]}
+    assert (changed["spec steps"]["before"], changed["spec steps"]["after"]) == (str(STEPS), "not given")
+    assert changed["spec steps"]["fits"] != "no effect", changed["spec steps"]
+    assert "version" not in changed
+    assert served.tokpit.run("report", before, after, "-f", "html").stdout.count("<svg") >= 2
 
 
 def told_why_it_ended(served: Served, worker: int) -> None:

@@ -43,14 +43,11 @@ def test_ps_tells_what_runs_from_its_own_command_line(served: check.Served) -> N
 def test_a_sweep_past_the_cap_is_seen_live_in_log_and_metrics(served: check.Served) -> None:
     watched, run = check.sweep_past_the_cap(served)
     seen = {(f.get("running_reqs"), f.get("queue_reqs")) for f in watched}
-    # A reading a second falls beside some of the short moments; each level's queue is asked for in `plateau`.
-    assert {(check.CAP, c - check.CAP) for c in check.LEVELS if c > check.CAP} & seen, "queued = C - cap was not seen"
+    assert {(check.CAP, c - check.CAP) for c in check.LEVELS if c > check.CAP} <= seen, "queued = C - cap was not seen"
     slots = check.CAP * SLOTS_PER_REQUEST
     arithmetic = f"floor({slots} state slots / {SLOTS_PER_REQUEST} per request) = {check.CAP}"
     check.plateau(served, run, "QUEUE_LIMITED_BY_STATE_SLOTS", arithmetic, "not by compute")
-    told = [accepted for level in run["levels"] if (accepted := level["result"]["accept_len"]) is not None]
-    assert len(told) > 1, "a level may fall between two readings of the metrics, not all of them"
-    check.acceptance(told, real_model.accepted_length())
+    check.acceptance([level["result"]["accept_len"] for level in run["levels"]], real_model.accepted_length())
     drafts = [f["accept_len"] for f in watched if f.get("gen_tps", 0) > 0 and f.get("accept_len", 0) > 0]
     check.acceptance(drafts, real_model.accepted_length())
     # Two of the three slots that a request reserves are in use while it runs.

@@ -74,6 +74,8 @@ def test_relaunch_without_drafts(served: check.Served) -> None:
     settings = served.rows()[0]["settings"]
     assert "spec_steps" not in settings
     assert settings["prefix_cache"] is False
+    without = check.sweep(served, *check.LEVELS[:2])
+    check.compared(served, served.runs[0], without["id"], *check.LEVELS[:2])
 
 
 def test_a_killed_engine_core_ends_the_server_for_who_watches(served: check.Served) -> None:

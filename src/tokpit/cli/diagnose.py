@@ -18,6 +18,20 @@ if TYPE_CHECKING:
     from tokpit.ops.diagnose.run import Diagnosis
 
 
+def _tell_facts(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if not wanted:
+        return
+    from tokpit.insight.fact_names import other_names, unit
+    from tokpit.insight.facts import FIELDS, kind_of
+
+    for name in FIELDS:
+        kind = ", ".join(word for word in (kind_of(name), unit(name)) if word)
+        others = other_names(name)
+        also = f"  also {', '.join(others[:4])}" if others else ""
+        click.echo(f"{name:26} {kind:26}{also}".rstrip())
+    ctx.exit()
+
+
 _FILE = click.Path(dir_okay=False, allow_dash=True)
 
 
@@ -33,6 +47,15 @@ _FILE = click.Path(dir_okay=False, allow_dash=True)
 @click.option("--metrics", multiple=True, type=_FILE, help="Metrics page; two are taken as begin and end.")
 @click.option(
     "--fact", "facts", multiple=True, callback=pairs, metavar="KEY=VALUE", help="Something you know. Repeatable."
+)
+@click.option(
+    "--facts",
+    "tell_facts",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_tell_facts,
+    help="List the names of facts with their units, and exit.",
 )
 @click.option("--reach", type=float, metavar="TPS", help="Say what this rate of one stream would take.")
 @click.option("--reach-total", type=float, metavar="TPS", help="The same of all streams together, from a sweep.")
@@ -51,7 +74,9 @@ def diagnose(options: Options, /, as_json: bool, save: bool, **values: object) -
 
     sources = msgspec.convert(values, Sources)
     if sources == Sources(engine=sources.engine, reach=sources.reach, reach_total=sources.reach_total):
-        raise UsageError("nothing to diagnose", hint="give a TARGET, or --log, --sweep, --run or --fact")
+        raise UsageError(
+            "nothing to diagnose", hint="give a TARGET, or --log, --sweep, --run, --metrics, --gpu or --fact"
+        )
     if sources.offline:
         with reading() as tell:
             found = diagnose_files(sources, tell)
@@ -84,7 +109,8 @@ def _show(found: Diagnosis) -> None:
         if finding.next_action:
             click.echo(f"  next: {sanitize(finding.next_action)}")
     if not found.findings:
-        click.echo("no finding: nothing in these figures is off")
+        some = " that could be used" if found.notes else ""
+        click.echo(f"no finding: nothing in the figures{some} is off")
     for reach in found.reach:
         click.echo()
         click.echo(sanitize(reach.sentence))

@@ -73,7 +73,7 @@ def ranked(before: Run, after: Run, gap: float) -> tuple[Change, ...]:
         found.append(_change("model", before.model, after.model, "setting"))
     for name in _PLAIN:
         a, b = before.context.get(name), after.context.get(name)
-        if a != b and (name in ("from", "client") or (a and b)):
+        if a != b and (name in ("from", "client") or (a and b)) and not (name == "link" and _same_link(a, b)):
             found.append(_change(name, a, b, "place"))
     if before.host != after.host and before.host and after.host:
         found.append(_change("host", before.host, after.host, "place"))
@@ -93,6 +93,15 @@ def _change(name: str, before: object, after: object, kind: str) -> Change:
     )
 
 
+def _same_link(before: object, after: object) -> bool:
+    """Whether two round trips differ by no more than one measurement of them does from the next."""
+    a, b = (re.search(r"^(.*?)([\d.]+) ms$", str(value)) for value in (before, after))
+    if a is None or b is None or a[1] != b[1]:
+        return False
+    return abs(float(a[2]) - float(b[2])) <= max(_LINK_MS, 0.5 * min(float(a[2]), float(b[2])))
+
+
+_LINK_MS = 10.0
 _PLACES = {
     "gpus": (0.95, "memory bandwidth and compute"),
     "engine": (0.75, "another engine"),
@@ -253,15 +262,24 @@ def _of_length(one: Change, before: Run, after: Run) -> _Sized:
 
 
 def _of_draft(one: Change, before: Run, after: Run) -> _Sized:
+    """A draft token makes a step longer by nothing at best, and at worst by as much as a plain step takes."""
     lengths = [_mean_of("accept_len")(run) for run in (before, after)]
     if lengths[0] is None and lengths[1] is None:
         return None
     a, b = (length or 1.0 for length in lengths)
-    words = f"tokens a step {num(a)} -> {num(b)}: at most a factor of {num(b / a)}, less what the draft's step costs"
-    # Longer drafts cost time even where nothing more is accepted, so the other direction is open too.
-    steps = _digits(one.after, 0.0) / max(1.0, _digits(one.before, 0.0))
-    cost = 1 / (1 + 0.15 * max(0.0, steps - 1))
-    return _span(min(b / a, 1.0, cost), max(b / a, 1.0)), words
+    k, m = _drafts(before), _drafts(after)
+    costs = sorted((1.0, (1 + k) / (1 + m)))
+    low, high = (b / a * cost for cost in costs)
+    words = f"tokens a step {num(a)} -> {num(b)}, drafted {num(k)} -> {num(m)}: a step with drafts takes 1 to "
+    words += f"{num(1 + max(k, m))} plain ones, so a factor of {num(low)} to {num(high)}"
+    return (low, high), words
+
+
+def _drafts(run: Run) -> float:
+    """Draft tokens a step; 0 without speculation."""
+    settings = _table(run.context.get("settings"))
+    known = next((v for name in ("spec_steps", "spec_draft_tokens") if (v := number(settings.get(name)))), None)
+    return known or (_USUAL_DRAFTS if settings.get("spec_method") else 0.0)
 
 
 def _of_cap(one: Change, before: Run, after: Run) -> _Sized:
@@ -279,6 +297,10 @@ def _of_cap(one: Change, before: Run, after: Run) -> _Sized:
 def _of_power(one: Change, before: Run, after: Run) -> _Sized:
     ratio = _digits(one.after, 1.0) / _digits(one.before, 1.0)
     return _span(ratio), f"power {one.after} / {one.before} W = {num(ratio)}: clocks, and so compute, by that at most"
+
+
+_USUAL_DRAFTS = 4.0
+"""Where a method is set and its draft length is left to the engine."""
 
 
 _ESTIMATORS: dict[str, Callable[[Change, Run, Run], _Sized]] = {

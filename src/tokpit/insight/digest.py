@@ -132,6 +132,7 @@ class Reader:
         self._rows: deque[Row] = deque(maxlen=KEPT_ROWS)
         self._facts: dict[str, object] = {}
         self._host_pools: dict[tuple[str, str], float] = {}
+        self._pools: dict[str, float] = {}
         self._notes: dict[str, list[tuple[int, str]]] = {}
         self._kinds: Counter[str] = Counter()
         self._retractions: deque[tuple[int, float | None, float]] = deque(maxlen=KEPT_ROWS)
@@ -164,6 +165,7 @@ class Reader:
             self._access(record)
         elif record.kind.startswith("milestone."):
             self._learn(record)
+            self._pool(record)
             if record.kind in ("milestone.args", "milestone.limits", "milestone.version"):
                 self._start_line = record.line
             self._last_busy = self._quiet = None  # a start: what ran before has ended
@@ -176,6 +178,7 @@ class Reader:
             self._facts["hicache_total_gb"] = round(sum(self._host_pools.values()), 2)
             self._facts["hicache_pools"] = len({kind for kind, _ in self._host_pools})
             self._facts["hicache_ranks"] = len({rank for _, rank in self._host_pools})
+        self._facts.update({field: round(size, 3) for field, size in self._pools.items()})
         return Digest(
             name=self._name,
             engine=self._engine,
@@ -229,6 +232,15 @@ class Reader:
         if record.kind == "milestone.mamba_cap":
             self._facts["hybrid"] = True
 
+    def _pool(self, record: LogRecord) -> None:
+        """Sizes of the pools of one GPU, for the bytes of a step: of several (a draft has its own) the largest."""
+        if record.kind == "milestone.args":
+            self._pools.clear()
+        for field, names in _POOLS.items():
+            parts = [value * _GIB for name in names if (value := _number(record.fields, name)) is not None]
+            if parts and sum(parts) > 0:
+                self._pools[field] = max(self._pools.get(field, 0.0), sum(parts))
+
     def _note(self, record: LogRecord) -> None:
         text = record.text[:600].lower()
         if _ANY_NOTE.search(text) is None:
@@ -253,6 +265,13 @@ _LEARNED = {
     "max_model_len": "context_len",
     "engine_version": "engine_version",
 }
+_POOLS = {
+    "kv_pool_gb": ("k_size_gb", "v_size_gb", "kv_size_gb", "kv_gib"),
+    "state_pool_gb": ("conv_state_gb", "ssm_state_gb"),
+    "spec_state_gb": ("intermediate_ssm_gb", "intermediate_conv_gb"),
+}
+_GIB = 2**30 / 1e9
+"""Servers print pools in units of 2^30."""
 _WHOLE = frozenset(_LEARNED.values()) - {"engine_version"}
 
 

@@ -106,6 +106,23 @@ ALIASES: Mapping[str, str] = {
     "duration_s": "window_s", "interval_s": "window_s", "period_s": "window_s",
     "decode_during_prefill_tps": "decode_mixed_tps", "decode_with_prefill": "decode_mixed_tps",
     "prefix_caching": "prefix_cache", "radix_cache": "prefix_cache",
+    "ttft": "ttft_s", "ttft_p50_s": "ttft_s", "ttft_mean_s": "ttft_s", "time_to_first_token_s": "ttft_s",
+    "time_to_first_token": "ttft_s", "params": "params_b", "parameters_b": "params_b", "parameters": "params_b",
+    "model_params_b": "params_b", "active_params": "active_params_b", "active_parameters_b": "active_params_b",
+    "bits": "weight_bits", "quantization_bits": "weight_bits", "tflops": "peak_tflops",
+    "peak_flops_tflops": "peak_tflops", "bf16_tflops": "peak_tflops", "fp16_tflops": "peak_tflops",
+    "poll_ms": "gpu_poll_ms", "samples_ms": "gpu_poll_ms", "nvidia_smi_ms": "gpu_poll_ms",
+    "kv_size_gb": "kv_pool_gb", "kv_gb": "kv_pool_gb", "kv_cache_gb": "kv_pool_gb", "state_gb": "state_pool_gb",
+    "mamba_gb": "state_pool_gb", "mamba_cache_gb": "state_pool_gb", "context_tokens": "stream_tokens",
+    "prefill_rate": "prefill_tps", "input_throughput": "prefill_tps", "input_tps": "prefill_tps",
+    "host_hits": "host_hit_tokens", "cached_from_host": "host_hit_tokens", "hicache_hit_tokens": "host_hit_tokens",
+    "device_hits": "gpu_hit_tokens", "device_hit_tokens": "gpu_hit_tokens", "cached_from_device": "gpu_hit_tokens",
+    "storage_hits": "storage_hit_tokens", "load_back_gb": "host_load_gb", "load_back_s": "host_load_s",
+    "backup_gb": "host_store_gb", "backup_s": "host_store_s", "hicache_usage": "host_cache_usage",
+    "hicache_host_usage": "host_cache_usage", "prompt_tokens_total": "tier_prompt_tokens",
+    "total_prompt_tokens": "tier_prompt_tokens", "dropped_tokens": "host_dropped_tokens",
+    "hicache_dropped_tokens": "host_dropped_tokens", "evicted": "evicted_tokens",
+    "evicted_tokens_total": "evicted_tokens",
 }  # fmt: skip
 
 _RATES = re.compile(r"tok(?:ens?)?_?(?:/|_per_|p)_?s(?:ec(?:onds?)?)?$|tok_s$|toks_s$|t_s$")
@@ -129,3 +146,21 @@ def spellings(name: str) -> Iterator[str]:
 def root_counted(name: str) -> bool:
     """Whether a count of draft tokens under this name has the root in it."""
     return next(spellings(name)) in _WITH_ROOT
+
+
+_UNITS = (
+    ("_gbps", "GB/s"), ("_mbps", "MB/s"), ("_gb", "GB"), ("_tps", "tok/s"), ("_ms", "ms"), ("_mhz", "MHz"),
+    ("_tokens", "tokens"), ("_s", "s"), ("_w", "W"), ("_c", "C"), ("_b", "billions"), ("_bits", "bits"),
+    ("_tflops", "TFLOPS"),
+    *((end, "0..1, or %") for end in ("_rate", "_usage", "_share", "_util", "cpu_steal", "mem_pressure")),
+)  # fmt: skip
+
+
+def unit(name: str) -> str:
+    """The unit of a fact, by its name; empty for a count or a word."""
+    return next((words for end, words in _UNITS if name.endswith(end)), "")
+
+
+def other_names(name: str) -> tuple[str, ...]:
+    """The other names of a fact, without its own."""
+    return tuple(alias for alias, known in ALIASES.items() if known == name and alias != name)

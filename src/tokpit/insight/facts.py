@@ -6,6 +6,7 @@ needs it stays quiet.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -38,6 +39,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     state_usage: tuple[float, ...] | None = None
     """Printed usages of the state pool."""
     kv_tokens: int | None = None
+    kv_pool_gb: float | None = None
+    """Of the KV pool on one GPU, which holds `kv_tokens`."""
+    state_pool_gb: float | None = None
+    """Of the state slots on one GPU."""
+    spec_state_gb: float | None = None
+    """Of the intermediate states that draft tokens need, on one GPU."""
+    stream_tokens: float | None = None
+    """Context of the one stream whose rate is judged, tokens."""
     context_len: int | None = None
     block_size: int | None = None
     graph_max_batch: int | None = None
@@ -57,6 +66,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     per_position: tuple[float, ...] | None = None
     draft_tokens: float | None = None
     """Tokens proposed a step, the root not counted."""
+    drafted_tokens: float | None = None
+    """Draft tokens proposed in all, as the server counts them; `accepted_tokens` those of them that were accepted."""
+    accepted_tokens: float | None = None
     baseline_tps: float | None = None
     """One stream without speculation."""
     spec_tps: float | None = None
@@ -71,8 +83,15 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a mixture of experts: weights read for one token."""
     gpu: str | None = None
     gpus: int | None = None
+    params_b: float | None = None
+    """Parameters of the model, in billions (1e9)."""
+    active_params_b: float | None = None
+    """Of a mixture of experts: those that one token passes."""
+    weight_bits: float | None = None
     bandwidth_gbps: float | None = None
     """Memory bandwidth of one GPU in GB/s, where it is not to be looked up by name."""
+    peak_tflops: float | None = None
+    """Dense 16-bit matrix rate of one GPU, where it is not to be looked up by name."""
     # host
     hicache_gb: float | None = None
     mem_available_gb: float | None = None
@@ -109,6 +128,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     gpu_util: float | None = None
+    gpu_poll_ms: tuple[float, ...] | None = None
+    """How long polls of the GPUs took, one after the other; infinity: unanswered."""
     # client and its figures
     concurrency: int | None = None
     client_limit: int | None = None
@@ -127,6 +148,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     peak_tps: float | None = None
     mean_tps: float | None = None
     itl_ms: float | None = None
+    ttft_s: float | None = None
     tokens_per_chunk: float | None = None
     requests: int | None = None
     ok: int | None = None
@@ -139,6 +161,24 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     prefix_queries: float | None = None
     prefix_hits: float | None = None
     """Tokens during the measurement, not since the server started."""
+    tier_prompt_tokens: float | None = None
+    """Prompt tokens whose cache tier was counted; the next ones are those of them that were found in each tier."""
+    gpu_hit_tokens: float | None = None
+    host_hit_tokens: float | None = None
+    storage_hit_tokens: float | None = None
+    host_load_gb: float | None = None
+    """Moved from host to GPU (of one rank, where ranks count for themselves), and the time of these copies."""
+    host_load_s: float | None = None
+    host_store_gb: float | None = None
+    host_store_s: float | None = None
+    host_cache_usage: float | None = None
+    host_state_usage: float | None = None
+    host_dropped_tokens: float | None = None
+    """Tokens that left the GPU's cache without a copy on the host."""
+    evicted_tokens: float | None = None
+    """Tokens that left the GPU's cache."""
+    prefill_tps: float | None = None
+    """Prompt tokens that the server computes a second while it does nothing else."""
     prompt_kind: str | None = None
     preemptions: float | None = None
     window_s: float | None = None
@@ -153,8 +193,15 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 FIELDS: tuple[str, ...] = Facts.__struct_fields__
 _KINDS = {name: next(a for a in get_args(hint) if a is not type(None)) for name, hint in get_type_hints(Facts).items()}
 _NUMBER = re.compile(r"([-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?)\s*([a-zA-Z%/]*)", re.I)
+_UNANSWERED = frozenset({"none", "null", "inf", "timeout"})
 _SCALE = {"k": 1e3, "m": 1e6, "%": 0.01}
 _BYTES = {"mb": 1e-3, "mib": 2**20 / 1e9, "gb": 1.0, "gib": 2**30 / 1e9, "tb": 1e3, "tib": 2**40 / 1e9, "g": 1.0}
+
+
+def kind_of(name: str) -> str:
+    """What a fact's value is, in words: `number`, `whole number`, `yes or no`, `word`, `list of numbers`."""
+    words = {int: "whole number", float: "number", bool: "yes or no", str: "word"}
+    return words.get(_KINDS[name], "list of numbers")
 
 
 def canonical(name: str) -> str | None:
@@ -162,10 +209,12 @@ def canonical(name: str) -> str | None:
     return next((known for key in spellings(name) if (known := key if key in FIELDS else ALIASES.get(key))), None)
 
 
-def nearest(name: str) -> str | None:
-    """The known name that is most like this one."""
-    found = get_close_matches(name.lower().replace("-", "_"), [*FIELDS, *ALIASES], 1, 0.6)
-    return found[0] if found else None
+def nearest(name: str) -> tuple[str, ...]:
+    """The facts whose names are most like this one, the likest first, three at most."""
+    key = next(spellings(name))
+    found = get_close_matches(key, [*FIELDS, *ALIASES], 8, 0.6)
+    inside = [known for known in FIELDS if len(key) > 2 and key in known]
+    return tuple(dict.fromkeys(ALIASES.get(known, known) for known in (*found, *inside)))[:3]
 
 
 def parse_facts(given: Mapping[str, str]) -> tuple[Facts, tuple[str, ...]]:
@@ -196,7 +245,8 @@ def _value(field: str, text: str) -> object:
     if kind in (int, float):
         number = _number(field, text)
         return round(number) if kind is int else number
-    return tuple(_number(field, word) for word in re.split(r"[,;\s]+", text.strip("[]()")) if word)
+    words = [word for word in re.split(r"[,;\s]+", text.strip("[]()")) if word]
+    return tuple(math.inf if word.lower() in _UNANSWERED else _number(field, word) for word in words)
 
 
 def _number(field: str, text: str) -> float:

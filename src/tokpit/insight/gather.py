@@ -99,6 +99,12 @@ def _streams(facts: Facts, curve: Curve | None, logs: Sequence[Digest]) -> Facts
     plain = [s for s in streams if s[1] is None]
     spec = [s for s in streams if s[1] is not None]
     changes: dict[str, float] = {}
+    pool = facts.kv_tokens or 0.0
+    alone = [t for log in logs for r in log.busy if r.running == 1 and (t := r.tokens or (r.kv or 0.0) * pool)]
+    if alone:
+        changes["stream_tokens"] = median(alone)
+    elif facts.input_tokens and (facts.concurrency or 1) == 1:
+        changes["stream_tokens"] = facts.input_tokens + (facts.output_tokens or facts.requested_output or 0.0) / 2
     if spec:
         tps, length, rate, _ = spec[-1]
         changes |= {"spec_tps": tps, "single_tps": tps, "accept_len": length or 1.0}

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tokpit.insight.gpu_peaks import PEAKS
+
 HBM, GDDR, UNIFIED = "HBM", "GDDR", "unified"
 
 
@@ -22,9 +24,11 @@ class Gpu(msgspec.Struct, frozen=True):
     bandwidth_gbps: float
     memory: str = GDDR
     note: str = "data sheet"
+    peak_tflops: float | None = None
+    """Dense 16-bit matrix rate; None: not known (see `gpu_peaks`)."""
 
 
-_TABLE: tuple[Gpu, ...] = (
+_BANDWIDTHS: tuple[Gpu, ...] = (
     # NVIDIA, data centre
     Gpu("GB300", 8000, HBM),
     Gpu("GB200", 8000, HBM),
@@ -174,6 +178,7 @@ _TABLE: tuple[Gpu, ...] = (
     Gpu("Arc B580", 456),
 )
 
+_TABLE = tuple(msgspec.structs.replace(gpu, peak_tflops=PEAKS.get(gpu.name)) for gpu in _BANDWIDTHS)
 GPUS: dict[str, Gpu] = {gpu.name: gpu for gpu in _TABLE}
 _MIG = re.compile(r"\b([1-7])g\.\d+gb\b", re.I)
 _MEMORY_EIGHTHS = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}
@@ -186,14 +191,18 @@ def lookup(name: str, own: Mapping[str, float] | None = None) -> Gpu | None:
     `own`: a user's table of name to GB/s, which goes before the built-in one. A MIG profile in the name
     (`3g.40gb`) leaves its share of the bandwidth.
     """
-    table = [Gpu(key, value, "", "the user's table") for key, value in (own or {}).items()]
-    best = _best(name, table) or _best(name, _TABLE)
+    known = _best(name, _TABLE)
+    peak = known.peak_tflops if known is not None else None
+    table = [Gpu(key, value, "", "the user's table", peak) for key, value in (own or {}).items()]
+    best = _best(name, table) or known
     profile = _MIG.search(name)
     if best is None or profile is None:
         return best
     share = _MEMORY_EIGHTHS.get(int(profile[1]), 8)
     note = f"{share} of 8 memory slices"
-    return Gpu(f"{best.name} {profile[0]}", best.bandwidth_gbps * share / 8, best.memory, note)
+    # A slice g of 7 has as many of the seven groups of multiprocessors.
+    peak = None if best.peak_tflops is None else best.peak_tflops * int(profile[1]) / 7
+    return Gpu(f"{best.name} {profile[0]}", best.bandwidth_gbps * share / 8, best.memory, note, peak)
 
 
 def _best(name: str, table: tuple[Gpu, ...] | list[Gpu]) -> Gpu | None:

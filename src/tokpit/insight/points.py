@@ -29,6 +29,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     e2e_mean_s: float | None = None
     """Measured; of a standing load where the level knows it."""
     ttft_p50_s: float | None = None
+    prompt_tokens: float | None = None
+    """Prompt tokens a request that had to be computed: those known to be from a cache are left out."""
     running: float | None = None
     """Most requests that the server ran at once."""
     queued: float | None = None
@@ -103,6 +105,7 @@ def point_of(level: Level) -> Point:
         avg_output=level.avg_output or None,
         e2e_mean_s=_mean(settled) if settled else _mean(e2e),
         ttft_p50_s=level.ttft_p50_s,
+        prompt_tokens=_computed(result, level.ok),
         running=_number(result.get("server_running")),
         queued=_number(result.get("server_queued")),
         accept_len=_number(result.get("accept_len")),
@@ -111,6 +114,11 @@ def point_of(level: Level) -> Point:
         void=bool(result.get("void") or result.get("rate")),
         throttled=tuple(map(str, result.get("throttled") or ())),
     )
+
+
+def _computed(result: Mapping[str, Any], ok: int) -> float | None:
+    prompt, cached = _number(result.get("prompt_tokens")), _number(result.get("cached_tokens"))
+    return max(0.0, prompt - (cached or 0.0)) / ok if prompt and ok else None
 
 
 def _mean(dist: object) -> float | None:

@@ -1,7 +1,8 @@
 """The memory-bandwidth ceiling of decoding: every step reads the weights once.
 
-steps/s <= bandwidth of the GPUs / bytes of weights. One stream gets acceptance length x steps/s. KV reads and launches
-come on top, so good servers reach 70 to 90 % of it at one stream.
+steps/s <= bandwidth of the GPUs / bytes of a step. One stream gets acceptance length x steps/s. Where pools and context
+are known, its KV and its recurrent state (read and written) are among the bytes; else they and launches come on top, so
+good servers reach 70 to 90 % of it at one stream.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth_gbps: float
     """Of one GPU."""
     gpu: Gpu | None = None
+    kv_gb: float = 0.0
+    """KV of one stream's context, read a step on each GPU; 0: not known."""
+    state_gb: float = 0.0
+    """Recurrent state of one stream, read and written a step on each GPU; 0: none, or not known."""
 
     @property
     def each_gb(self) -> float:
@@ -28,9 +33,14 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
         return self.weights_gb / self.gpus
 
     @property
+    def step_gb(self) -> float:
+        """What a step moves on each GPU."""
+        return self.each_gb + self.kv_gb + self.state_gb
+
+    @property
     def step_s(self) -> float:
         """Shortest step."""
-        return self.each_gb / self.bandwidth_gbps
+        return self.step_gb / self.bandwidth_gbps
 
     @property
     def steps_per_s(self) -> float:
@@ -47,11 +57,14 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
 
     def weights_for(self, tps: float, accept_len: float = 1.0) -> float:
         """Most GB of weights on each GPU with which this rate is possible."""
-        return self.bandwidth_gbps * accept_len / tps
+        return max(0.0, self.bandwidth_gbps * accept_len / tps - self.kv_gb - self.state_gb)
 
     def words(self) -> str:
-        """`27 GB / 768 GB/s`."""
-        return f"{self.each_gb:.3g} GB / {self.bandwidth_gbps:.4g} GB/s"
+        """`27 GB / 768 GB/s`, with KV and state where they are known."""
+        parts = [f"{self.each_gb:.3g} GB"]
+        parts += [f"{gb:.2g} GB {name}" for gb, name in ((self.kv_gb, "KV"), (self.state_gb, "state")) if gb >= 0.005]
+        read = f"({' + '.join(parts)})" if len(parts) > 1 else parts[0]
+        return f"{read} / {self.bandwidth_gbps:.4g} GB/s"
 
 
 def roofline(facts: Facts, *, active: bool = False) -> Roofline | None:
@@ -61,4 +74,16 @@ def roofline(facts: Facts, *, active: bool = False) -> Roofline | None:
     bandwidth = facts.bandwidth_gbps or (gpu.bandwidth_gbps if gpu is not None else None)
     if not weights or not bandwidth:
         return None
-    return Roofline(weights_gb=weights, gpus=max(1, facts.tp or 1), bandwidth_gbps=bandwidth, gpu=gpu)
+    kv = state = 0.0
+    if facts.kv_pool_gb and facts.kv_tokens and facts.stream_tokens:
+        kv = facts.kv_pool_gb / facts.kv_tokens * facts.stream_tokens
+    if facts.state_pool_gb and facts.state_slots:
+        state = 2 * facts.state_pool_gb / facts.state_slots
+    return Roofline(
+        weights_gb=weights,
+        gpus=max(1, facts.tp or 1),
+        bandwidth_gbps=bandwidth,
+        gpu=gpu,
+        kv_gb=min(kv, facts.kv_pool_gb or 0.0),
+        state_gb=state,
+    )

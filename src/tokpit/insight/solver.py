@@ -136,7 +136,8 @@ def _step(target: float, length: float, roof: Roofline, share: float | None) -> 
 
 
 def _weights(target: float, length: float, roof: Roofline, share: float, word: str) -> Way:
-    needed = share * roof.bandwidth_gbps * length / target
+    beside = roof.kv_gb + roof.state_gb
+    needed = max(0.0, share * roof.bandwidth_gbps * length / target - beside)
     ratio = needed / roof.each_gb
     verdict = ALONE if ratio >= 0.25 else NEVER
     kind = next((name for name, left in (("8 bit", 0.55), ("4 bit", 0.3)) if ratio >= left), None)
@@ -152,13 +153,13 @@ def _weights(target: float, length: float, roof: Roofline, share: float, word: s
         needed=f"{num(needed)} GB",
         verdict=verdict,
         arithmetic=f"{percent(share)} ({word}) x {num(roof.bandwidth_gbps, 4)} GB/s x {num(length)} / {num(target)} "
-        f"tok/s = {num(needed)} GB, {percent(ratio)} of now",
+        f"tok/s{f' - {num(beside)} GB of KV and state' if beside else ''} = {num(needed)} GB, {percent(ratio)} of now",
         how=how,
     )
 
 
 def _bandwidth(target: float, length: float, roof: Roofline, share: float, word: str) -> Way:
-    needed = target / length * roof.each_gb / share
+    needed = target / length * roof.step_gb / share
     fits = sorted({g.bandwidth_gbps: g.name for g in GPUS.values() if g.bandwidth_gbps >= needed}.items())[:3]
     names = [f"{name} ({num(rate, 4)})" for rate, name in fits]
     verdict = ENOUGH if needed <= roof.bandwidth_gbps else ALONE if names else NEVER
@@ -167,7 +168,7 @@ def _bandwidth(target: float, length: float, roof: Roofline, share: float, word:
         now=f"{num(roof.bandwidth_gbps, 4)} GB/s",
         needed=f"{num(needed, 4)} GB/s",
         verdict=verdict,
-        arithmetic=f"{num(target)} / {num(length)} steps/s x {num(roof.each_gb)} GB / {percent(share)} ({word}) = "
+        arithmetic=f"{num(target)} / {num(length)} steps/s x {num(roof.step_gb)} GB / {percent(share)} ({word}) = "
         f"{num(needed, 4)} GB/s",
         how=f"For example {listed(names)}." if names else "No GPU of the table has it.",
     )

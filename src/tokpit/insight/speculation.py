@@ -43,6 +43,14 @@ class Gain(msgspec.Struct, frozen=True):
     k: int
     length: float
     cost: float
+    other_cost: float
+    """The cost if drafting takes the same time whatever k is (one pass of the drafter)."""
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Speed-up between the two ideas of what a draft token costs."""
+        found = (self.length / self.cost, self.length / self.other_cost)
+        return min(found), max(found)
 
     @property
     def speedup(self) -> float:
@@ -61,7 +69,7 @@ def gains(p: float, ratio: float, k_now: int, *, positions: Sequence[float] = ()
         rates = list(positions[:k])
         while len(rates) < k:
             rates.append((rates[-1] if rates else 1.0) * p)
-        found.append(Gain(k, 1 + sum(rates), 1 + each * k))
+        found.append(Gain(k, 1 + sum(rates), 1 + each * k, max(1.0, ratio) if k else 1.0))
     return tuple(found)
 
 

@@ -40,7 +40,7 @@ def percent(share: float) -> str:
     return f"{value:.1f}%".replace(".0%", "%")
 
 
-def listed(items: Iterable[object]) -> str:
+def listed(items: Iterable[object], word: str = "and") -> str:
     """`1, 4 and 8`."""
     words = [str(item) for item in items]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {word} {words[-1]}" if words else ""

@@ -25,9 +25,14 @@ class Dechunker:
         self.rest = b""
         """What came after the end."""
 
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins a chunk."""
+        return self._next == _SIZE and not self._line
+
     def feed(self, data: bytes) -> bytes:
         """The content in `data`; raises ChunkedError."""
-        if self._next == _SIZE and not self._line:
+        if self.between:
             # The usual read: one whole chunk.
             end = data.find(b"\r\n", 0, 18)
             if end > 0 and data[-2:] == b"\r\n" and len(data) == end + 4 + (_size(data[:end]) or -1):
@@ -70,6 +75,25 @@ class Dechunker:
             raise ChunkedError("a chunk does not end where its size says")
         else:
             self._next = _SIZE
+
+
+def holds_one(data: bytes, head: bytes, tail: bytes) -> bool:
+    """Whether `data` is one whole chunk whose content is `head`, a text without a quotation mark, and `tail`."""
+    end = data.find(b"\r\n", 0, 18)
+    begin, stop = end + 2 + len(head), len(data) - 2 - len(tail)
+    if (
+        end < 1
+        or begin >= stop
+        or data[stop:-2] != tail
+        or data[-2:] != b"\r\n"
+        or not data.startswith(head, end + 2)
+        or data.find(b'"', begin, stop) >= 0
+    ):
+        return False
+    try:
+        return _size(data[:end]) == len(data) - end - 4
+    except ChunkedError:
+        return False
 
 
 def _size(line: bytes) -> int:

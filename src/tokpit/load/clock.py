@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from operator import sub
 
 now_ns = time.monotonic_ns
 
@@ -38,6 +40,11 @@ class Clock:
     def host_s(self, raw_ns: float) -> float:
         """A raw duration in nanoseconds as seconds of the host's clock."""
         return raw_ns * self.factor / 1e9
+
+    def gaps_s(self, stamps_ns: Sequence[int]) -> list[float]:
+        """The seconds between each stamp and the next one on the host's clock; one fewer than there are stamps."""
+        factor = self.factor
+        return [gap * factor / 1e9 for gap in map(sub, stamps_ns[1:], stamps_ns)]
 
     def real_s(self, host_s: float) -> float:
         """A duration on the host's clock as seconds to wait here."""

@@ -29,10 +29,14 @@ class SseSplitter:
         self.error_events: list[bytes] = []
         """Data of the events that were named `error`; they are in the returned list too."""
 
+    @property
+    def clean(self) -> bool:
+        """Whether the next byte begins an event, and nothing before bears on it."""
+        return self._started and not (self._buf or self._data or self._skip_lf or self._error_event)
+
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of every event that `chunk` completes; raises SseError for an event over 32 MiB."""
-        clean = self._started and not (self._buf or self._data or self._skip_lf)
-        if not clean or chunk[-2:] != b"\n\n" or b"\r" in chunk:
+        if not self.clean or chunk[-2:] != b"\n\n" or b"\r" in chunk:
             return self._general(chunk)
         # The usual read: whole events, LF only. No copy through the buffer.
         events: list[bytes] = []

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import itemgetter, mul
 from typing import Any
 
 _PERCENTILES = (("p50", 0.50), ("p90", 0.90), ("p95", 0.95), ("p99", 0.99))
@@ -54,7 +57,8 @@ def dist(samples: Iterable[float]) -> Dist | None:
     if not n:
         return None
     mean = math.fsum(ordered) / n
-    sd = math.sqrt(math.fsum((value - mean) ** 2 for value in ordered) / (n - 1)) if n > 1 else 0.0
+    around = [value - mean for value in ordered]
+    sd = math.sqrt(math.fsum(map(mul, around, around)) / (n - 1)) if n > 1 else 0.0
     values = {name: percentile(ordered, share) for name, share in _PERCENTILES}
     return Dist(n=n, mean=mean, sd=sd, min=ordered[0], max=ordered[-1], thin=_thin(n), **values)
 
@@ -79,25 +83,19 @@ def weighted_dist(pairs: Iterable[tuple[float, float]]) -> Dist | None:
 
     Percentiles are the smallest value at which the share of the weight is reached. `n` is the weight, rounded.
     """
-    ordered = sorted(pair for pair in pairs if pair[1] > 0)
-    total = math.fsum(weight for _, weight in ordered)
-    if total <= 0:
+    ordered = sorted((pair for pair in pairs if pair[1] > 0), key=itemgetter(0))
+    if not ordered:
         return None
-    mean = math.fsum(value * weight for value, weight in ordered) / total
-    sd = math.sqrt(math.fsum(weight * (value - mean) ** 2 for value, weight in ordered) / total)
-    found: dict[str, float] = {}
-    wanted = list(_PERCENTILES)
-    reached = 0.0
-    for value, weight in ordered:
-        reached += weight
-        while wanted and reached >= wanted[0][1] * total * (1 - 1e-12):
-            found[wanted.pop(0)[0]] = value
-        if not wanted:
-            break
-    for name, _ in wanted:
-        found[name] = ordered[-1][0]
+    values, weights = zip(*ordered)
+    total = math.fsum(weights)
+    mean = math.fsum(map(mul, values, weights)) / total
+    around = [value - mean for value in values]
+    sd = math.sqrt(math.fsum(map(mul, weights, map(mul, around, around))) / total)
+    reached = list(accumulate(weights))
+    last = len(ordered) - 1
+    found = {name: values[min(last, bisect_left(reached, share * total * (1 - 1e-12)))] for name, share in _PERCENTILES}
     n = round(total)
-    return Dist(n=n, mean=mean, sd=sd, min=ordered[0][0], max=ordered[-1][0], thin=_thin(n), **found)
+    return Dist(n=n, mean=mean, sd=sd, min=values[0], max=values[-1], thin=_thin(n), **found)
 
 
 def _thin(n: int) -> tuple[str, ...]:

@@ -113,6 +113,20 @@ class Decoder:
             prefix, suffix = self._prefix, self._suffix
         return len(stamps) - before
 
+    def usual(self) -> tuple[bytes, bytes] | None:
+        """What stands around the text of the next event if it is like the last; None where nothing is known."""
+        if not self._prefix or not self._split.clean:
+            return None
+        return b"data: " + self._prefix, self._suffix + b"\n\n"
+
+    def again(self, stamp_ns: int) -> None:
+        """One more event of the `usual` form arrived."""
+        x = self.x
+        x.reads += 1
+        x.events += 1
+        x.t_last_rx = stamp_ns
+        x.stamps.append(stamp_ns)
+
     def spread(self, got: int, since_ns: int) -> None:
         """The last `got` chunks came in several segments, one after the other, but were read as one.
 

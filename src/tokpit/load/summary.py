@@ -252,12 +252,12 @@ def _gaps(
     exact = bool(good)
     for x in good:
         stamps = x.stamps
-        own = [clock.host_s(stamps[i] - stamps[i - 1]) for i in range(1, len(stamps))]
+        own = clock.gaps_s(stamps)
         gaps.extend(own)
         if len(stamps) > 1:
             exact = exact and len(x.cum_tokens) == len(stamps)
             weights = chunk_tokens(x, 1.0)[1:]
-            pairs.extend((gap / weight, weight) for gap, weight in zip(own, weights) if weight > 0)
+            pairs.extend([(gap / weight, weight) for gap, weight in zip(own, weights) if weight > 0])
     name = CHUNKS if source == CHUNKS else "usage per chunk" if exact else "mean per chunk"
     gaps.sort()
     # A chunk whose time is not known makes one gap too long and one too short.

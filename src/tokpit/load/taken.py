@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 
-from .chunked import ChunkedError, Dechunker
+from .chunked import ChunkedError, Dechunker, holds_one
 from .clock import Clock, now_ns
 from .intake import Intake, segments_in
 from .stream import Decoder
@@ -35,6 +35,8 @@ class Taken(Relay):
         self._body = Dechunker()
         self._segments = segments_in(sock)
         self._reads = 0
+        self._usual: tuple[bytes, bytes] | None = None
+        """Around the text of the next event, while a read that holds just that event may be taken without a parse."""
         transport.pause_reading()
         intake.add(self)
 
@@ -42,6 +44,10 @@ class Taken(Relay):
         """See intake.Source."""
         self._reads += 1
         if self._decoder is not None:
+            if self._usual is not None and holds_one(data, *self._usual):
+                self._decoder.x.kernel_reads += 1
+                self._decoder.again(stamp_ns)
+                return 1
             return self._take(data, stamp_ns, since_ns)
         if self._head_seen:
             self._early.append((data, stamp_ns, since_ns))
@@ -107,6 +113,7 @@ class Taken(Relay):
             got = decoder.feed(text, stamp_ns)
             if got > 1 and not self._in_one_segment():
                 decoder.spread(got, since_ns)
+        self._usual = decoder.usual() if body.between else None
         if body.ended:
             self._intake.remove(self)
             self._inner.data_received(_END)

@@ -188,3 +188,43 @@ def test_a_log_is_read_as_a_stream_and_only_the_newest_rows_are_kept() -> None:
     assert made == found.lines == 25_000
     assert len(found.rows) == KEPT_ROWS
     assert found.rows[-1].line == 25_000
+
+
+def test_an_unknown_fact_is_told_with_the_names_that_are_like_it() -> None:
+    wrong = run("--fact", "slotz=48")
+    assert isinstance(wrong.exception, UsageError)
+    assert "no rule knows the fact 'slotz'; did you mean state_slots?" in wrong.exception.message
+    beside = run("--fact", "state_slots=48", "--fact", "acept_len=3")
+    assert beside.exception is None
+    assert "note: no rule knows the fact 'acept_len'; did you mean accept_len" in beside.stderr
+
+
+def test_facts_are_listed_with_their_units_and_other_names() -> None:
+    listed = run("--facts")
+    rows = {line.split()[0]: line for line in listed.stdout.splitlines()}
+    assert "also max_running, running_cap, cap, max_num_seqs" in rows["max_running_requests"]
+    assert "number, tok/s" in rows["baseline_tps"]
+    assert len(rows) > 100
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "said"),
+    [
+        ("--log", "hello\nworld\n", "no line of a known engine in 2 lines"),
+        ("--log", "", "it is empty"),
+        ("--gpu", "hello\n", "no output of a GPU tool that is known"),
+        ("--compare", "name,host\na,b\n", "no run with a figure in it"),
+    ],
+)
+def test_a_file_that_says_nothing_is_not_taken_for_good_news(tmp_path: Path, option: str, text: str, said: str) -> None:
+    (tmp_path / "file").write_text(text)
+    found = run(option, tmp_path / "file")
+    assert said in found.stderr
+    assert "nothing in the figures that could be used is off" in found.stdout
+
+
+def test_a_table_with_no_level_says_so(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(_SWEEP.splitlines()[0] + "\n")
+    found = run("--sweep", tmp_path / "s.csv")
+    assert isinstance(found.exception, UsageError)
+    assert "a table without a level" in found.exception.message

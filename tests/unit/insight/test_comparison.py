@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
 from run_tools import measured, stored, sweep_of
@@ -156,6 +157,33 @@ def test_the_change_that_explains_the_gap_comes_first() -> None:
     assert first.fits == "explains it"
     assert "1 -> 2" in first.arithmetic
     assert "port" not in {one.name for one in found.changes}
+
+
+def drafted(name: str, factor: float, steps: int | None, length: float | None) -> Run:
+    run = sweep_of(name, factor, settings={"tp": 1, **({"spec_steps": steps, "spec_method": "mtp"} if steps else {})})
+    levels = [msgspec.structs.replace(lv, result={**lv.result, "accept_len": length}) for lv in run.levels]
+    return msgspec.structs.replace(run, levels=tuple(levels) if isinstance(run.levels, tuple) else levels)
+
+
+def test_switching_a_dead_draft_off_explains_what_its_steps_cost() -> None:
+    found = ranked(drafted("a", 1, 3, 1.0), drafted("b", 2.1, None, None), 2.1)
+    steps = next(one for one in found if one.name == "spec steps")
+    assert steps.fits == "explains it"
+    assert steps.factor == (1, 4)
+    assert "drafted 3 -> 0: a step with drafts takes 1 to 4 plain ones" in steps.arithmetic
+
+
+def test_drafts_that_are_accepted_bring_no_more_than_their_length() -> None:
+    steps = next(o for o in ranked(drafted("a", 1, None, None), drafted("b", 2, 3, 2.9), 2.0) if o.name == "spec steps")
+    assert steps.factor == (2.9 / 4, 2.9)
+    assert steps.fits == "explains it"
+    assert ranked(drafted("a", 1, None, None), drafted("b", 4, 3, 2.9), 4.0)[0].fits == "explains part"
+
+
+def test_a_round_trip_that_is_a_millisecond_longer_is_no_change() -> None:
+    runs = [sweep_of("a", link=f"ssh, round trip {ms} ms") for ms in (43.2, 44.2, 143.0)]
+    assert "link" not in changes_of(runs[0], runs[1], 0.8)
+    assert "link" in changes_of(runs[0], runs[2], 0.8)
 
 
 def test_what_works_the_other_way_comes_last() -> None:

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import msgspec
+
 from insight_logs import access, decode, diagnosed, digest, prefill, spec, stamp, stats
-from insight_tools import codes, one
+from insight_tools import codes, engine_sweep, findings, one, sweep
+from tokpit.insight.facts import Facts
 from tokpit.insight.slots import pool_sizes, total_slots
+from tokpit.ops.diagnose.run import Gathered, judge
 
 _CAPPED = (
     "max_running_requests is capped to 7 by the mamba state cache (max_mamba_cache_size=38, 5 state slots per "
@@ -269,3 +273,40 @@ def test_queue_far_below_the_stated_cap_has_another_cause() -> None:
 def test_full_cache_is_named_while_the_number_that_runs_goes_up_and_down() -> None:
     lines = [stats(10 * i, 30 + 7 * (i % 3), 900, waiting=12, kv=97.0 + i % 3) for i in range(9)]
     assert codes(diagnosed(lines)) == ["QUEUE_LIMITED_BY_KV"]
+
+
+def test_a_draft_that_is_right_by_chance_now_and_then_is_dead_all_the_same() -> None:
+    lines = [spec(10 * i, 1.0, 2700, 2) for i in range(6)]
+    dead = one(diagnosed(lines), "DRAFT_DEAD")
+    assert "12 of 16,200 drafted tokens (0.074%) were accepted, no more than by chance" in dead.claim
+    dead = one(diagnosed([decode(i, 2, 70, spec=(1.01, 0.0)) for i in range(6)]), "DRAFT_DEAD")
+    assert "acceptance length of at most 1.01 on all 6 lines" in dead.claim
+
+
+def test_a_weak_draft_is_not_dead() -> None:
+    found = diagnosed([spec(10 * i, 1.06, 3000, 60) for i in range(6)])
+    assert "DRAFT_DEAD" not in codes(found)
+
+
+def test_counters_of_a_metrics_page_tell_a_dead_draft_without_a_log() -> None:
+    dead = one(findings(drafted_tokens=52_000, accepted_tokens=11), "DRAFT_DEAD")
+    assert "11 of 52,000 drafted tokens (0.021%)" in dead.claim
+    assert codes(findings(drafted_tokens=52_000, accepted_tokens=31_000)) == []
+
+
+def test_levels_of_a_run_tell_a_dead_draft() -> None:
+    points = tuple(msgspec.structs.replace(p, accept_len=1.0) for p in sweep())
+    dead = one(findings(points, draft_tokens=3), "DRAFT_DEAD")
+    assert dead.evidence[:2] == ("C=1: acceptance length 1", "C=4: acceptance length 1")
+
+
+def test_a_queue_of_levels_and_log_is_told_once() -> None:
+    got = Gathered()
+    got.sweeps.append(("sweep", engine_sweep(cap=4, fixed_s=10, each_s=0.5, levels=(1, 2, 4, 8, 16))))
+    got.facts = Facts(max_running_requests=4, configured_max_running=4)
+    lines = [stats(10 * i, 4, 300, waiting=6) for i in range(8)]
+    got.logs.append(digest(lines))
+    queue = [f for f in judge(got).findings if f.code.startswith("QUEUE_LIMITED")]
+    assert len(queue) == 1
+    assert queue[0].levels
+    assert any("running, 6 queued" in line for line in queue[0].evidence)

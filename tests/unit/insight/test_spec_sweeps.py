@@ -50,6 +50,12 @@ def test_drafts_that_pay_or_cost_everywhere() -> None:
     assert found.code == "SPEC_OVERHEAD"
 
 
+def test_a_dead_draft_costs_at_every_level() -> None:
+    (found,) = told(points({1: 122, 2: 217, 8: 193}, 1.0), points({1: 235, 2: 461, 8: 449}))
+    assert found.code == "SPEC_OVERHEAD"
+    assert "C=1: 122 / 235 tok/s = 0.519, a step of 1 tokens costs 1 / 0.519 = 1.93 plain ones" in found.arithmetic
+
+
 def test_a_difference_inside_the_intervals_is_none() -> None:
     (found,) = told(points({1: 33, 8: 170}, 2.6, ci=0.15), points({1: 30, 8: 156}, ci=0.15))
     assert found.code == "SPEC_NO_DIFFERENCE"

@@ -14,12 +14,8 @@ from typing import Any
 import pytest
 
 from insight_logs import access, decode, prefill, spec, stamp, stats
-from tokpit.ops.diagnose.run import Sources, diagnose_files
+from insight_variants import on_top_or_silent
 
-NOTES = {
-    *("ROOFLINE", "OPERATING_POINT", "LATENCY_BY_LITTLE", "SPEC_STEP_COST", "LAST_WAVE", "ONE_AT_A_TIME"),
-    *("STATE_SLOTS_OF_ONE_REQUEST", "PLATEAU_COMPUTE"),
-}
 CASES: list[Any] = []
 Text = str | Iterable[str]
 
@@ -632,35 +628,9 @@ case(
 )
 case((), "hicache fits", hicache_gb=60, mem_available_gb=300, hybrid="true", engine_version="0.5.12", tp=2)
 
-FILES = {"log": "logs", "logs": "logs", "sweep": "sweeps", "sweeps": "sweeps", "compare": "compare", "gpu": "gpus",
-         "metrics": "metrics"}  # fmt: skip
-
-
-def sources(folder: Path, inputs: dict[str, Any]) -> Sources:
-    files: dict[str, tuple[str, ...]] = {}
-    facts = []
-    for name, value in inputs.items():
-        if name not in FILES:
-            facts.append((name, str(value)))
-            continue
-        many = name in ("logs", "sweeps", "metrics") or (name == "gpu" and isinstance(value, list))
-        for number, text in enumerate(value if many else [value]):
-            path = folder / f"{name}{number}.txt"
-            path.write_text(text if isinstance(text, str) else "\n".join(text))
-            files[FILES[name]] = (*files.get(FILES[name], ()), str(path))
-    return Sources(**files, facts=tuple(facts))  # type: ignore[arg-type]
-
 
 @pytest.mark.parametrize(("want", "inputs"), CASES)
 def test_the_right_verdict_is_on_top_or_nothing_is_said(
     want: tuple[str, ...], inputs: dict[str, Any], tmp_path: Path
 ) -> None:
-    found = diagnose_files(sources(tmp_path, inputs))
-    assert found.notes == ()
-    codes = [finding.code for finding in found.findings]
-    if want:
-        assert codes, "nothing was said"
-        assert codes[0] in want
-    else:
-        alarms = [f.claim for f in found.findings if f.severity != "info" or f.code not in NOTES]
-        assert alarms == []
+    on_top_or_silent(want, inputs, tmp_path)

@@ -31,6 +31,7 @@ async def test_live_server_tells_cap_slots_and_gpu_and_nothing_false(sim: SimHos
         assert found.facts.state_slots == 48
         assert found.facts.gpu is not None
         assert "PRO 6000" in found.facts.gpu
+        assert found.facts.host_cache_usage is not None, "its metrics page was not read"
         assert [f.code for f in found.findings if f.severity != "info"] == []
         with pytest.raises(TargetError):
             await diagnose_all(session, Sources(target=f"{sim.spec.name}:1"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 from sweep_tools import level_result, page, sample
 from tokpit.domain.records import GpuProcess, GpuRecord, GpuSample
 from tokpit.load.plan import Plan
 from tokpit.load.results import Check, LevelResult
 from tokpit.ops.sweep.checks import judged, level_of, void
-from tokpit.ops.sweep.server import Seen, slowed
+from tokpit.ops.sweep.server import FIRST_S, SAMPLE_S, Sample, Seen, paced, slowed
 
 PLAN = Plan(url="http://h", levels=(12,), max_tokens=500)
 STEADY = tuple(sample(float(t)) for t in range(1, 11))
@@ -187,3 +188,17 @@ def test_acceptance_length_is_by_counters_where_there_are_some() -> None:
     assert counted.accept_len == 3.2
     assert Seen(samples=(sample(1.0, accept_len=3.0), sample(2.0, accept_len=2.0), sample(3.0))).accept_len == 2.5
     assert Seen().accept_len is None
+
+
+def test_samples_are_close_in_a_short_level_and_stay_evenly_spaced_in_a_long_one() -> None:
+    kept: list[Sample] = []
+    now, pace, seen = 0.0, FIRST_S, []
+    while now < 60:
+        now += pace
+        kept, pace = paced([*kept, sample(now)], pace)
+        seen.append(len(kept))
+        gaps = {round(b.t - a.t, 6) for a, b in pairwise(kept)}
+        assert len(gaps) < 2, (now, kept)
+    assert seen[:3] == [1, 2, 3]
+    assert pace == SAMPLE_S
+    assert [s.t for s in kept] == [float(t) for t in range(1, 61)]

@@ -23,7 +23,7 @@ _REPLICAS = ("tp_rank", "pp_rank", "moe_ep_rank", "attn_cp_rank", "cp_rank", "pi
 _BUCKET, _SUM = "_bucket", "_sum"
 
 Labels = Mapping[str, str]
-_SPLIT = ("mode", "position")
+_SPLIT = ("mode", "position", "pool", "cache_source", "source", "transfer_type")
 """Labels whose values are wanted apart as well."""
 
 

@@ -25,6 +25,14 @@ _WANTED = Wanted(
         "kv_used_tokens",
         "hicache_host_used_tokens",
         "hicache_host_total_tokens",
+        "hicache_host_mamba_used_states",
+        "hicache_host_mamba_total_states",
+        "load_back_bytes_total",
+        "load_back_duration_seconds_sum",
+        "hicache_backup_bytes_total",
+        "hicache_backup_duration_seconds_sum",
+        "hicache_dropped_tokens_total",
+        "evicted_tokens_total",
         "cache_hit_rate",
         "spec_accept_length",
         "spec_accept_rate",
@@ -81,9 +89,7 @@ def page(text: str) -> MetricsPage:
     else:
         _set(values, "gen_tps", found.sum(_P + "gen_throughput"))
         _speculation(found, values)
-    used, total = found.sum(_P + "hicache_host_used_tokens"), found.sum(_P + "hicache_host_total_tokens")
-    if used is not None and total:
-        values["host_cache_usage"] = used / total
+    _host_cache(found, values)
     hits = found.largest(_P + "cache_hit_rate")
     if hits:  # 0 between prefill batches, which says nothing
         values["prefix_hit_rate"] = hits
@@ -135,6 +141,36 @@ def _tokens(found: Page, values: dict[str, float]) -> None:
     if hits_or_none is not None and prompt is not None:
         values["prefix_hits_total"] = hits_or_none
         values["prefix_queries_total"] = prompt
+
+
+_MOVED = (
+    ("host_load_bytes_total", "load_back_bytes_total"),
+    ("host_load_s_total", "load_back_duration_seconds_sum"),
+    ("host_store_bytes_total", "hicache_backup_bytes_total"),
+    ("host_store_s_total", "hicache_backup_duration_seconds_sum"),
+    ("host_dropped_total", "hicache_dropped_tokens_total"),
+    ("evicted_total", "evicted_tokens_total"),
+)
+
+
+def _host_cache(found: Page, values: dict[str, float]) -> None:
+    """Occupancy of the host cache, hits by tier (of finished requests), and what moved; all absent without one."""
+    used, total = found.sum(_P + "hicache_host_used_tokens"), found.sum(_P + "hicache_host_total_tokens")
+    if used is None or not total:
+        return
+    values["host_cache_usage"] = used / total
+    held, slots = (found.sum(f"{_P}hicache_host_mamba_{name}_states") for name in ("used", "total"))
+    if held is not None and slots:
+        values["host_state_usage"] = held / slots
+    tiers, prompt = found.labelled(_P + "cached_tokens_total", "cache_source"), found.sum(_P + "prompt_tokens_total")
+    if prompt and "total" not in tiers:  # `total`: a release or path that does not tell the tiers apart
+        values["tier_prompt_total"] = prompt
+        for tag, source in (("tier_gpu_total", "device"), ("tier_host_total", "host")):
+            values[tag] = tiers.get(source, 0.0)
+        if "storage" in tiers:
+            values["tier_storage_total"] = tiers["storage"]
+    for tag, name in _MOVED:
+        _set(values, tag, found.sum(_P + name))
 
 
 def _speculation(found: Page, values: dict[str, float]) -> None:

@@ -220,15 +220,16 @@ def lengths(evidence: Evidence) -> Sequence[Finding]:
 def prompts(evidence: Evidence) -> Sequence[Finding]:
     """Few different prompts in a measurement: the prefix cache answers."""
     f = evidence.facts
-    if not f.unique_prompts or not f.prompts or f.unique_prompts >= 0.9 * f.prompts or f.prompts < 2:
+    unique, every = f.unique_prompts, f.prompts or f.requests
+    if not unique or not every or unique >= 0.9 * every or every < 2:
         return ()
     return (
         Finding(
             code="DUPLICATE_PROMPTS",
             severity="warning",
-            claim=f"{f.unique_prompts} unique {'prompt' if f.unique_prompts == 1 else 'prompts'} of {f.prompts}: the "
-            "prefix cache answers the others.",
-            arithmetic=f"{f.unique_prompts} / {f.prompts} = {num(f.unique_prompts / f.prompts)}",
+            claim=f"{unique} unique {'prompt' if unique == 1 else 'prompts'} of {every}: the prefix cache answers the "
+            "others.",
+            arithmetic=f"{unique} / {every} = {num(unique / every)}",
             next_action="Use a prompt of its own for every request.",
         ),
     )

@@ -14,6 +14,9 @@ from tokpit.insight.words import num, percent
 
 _FEW = 3
 _ENOUGH_DRAFTS = 100
+_MANY_DRAFTS = 1000
+_BY_CHANCE = 0.01
+"""Share of accepted draft tokens that a head which knows nothing may reach: by luck, and where text repeats itself."""
 
 
 def rule(evidence: Evidence) -> Sequence[Finding]:
@@ -33,13 +36,17 @@ def _dead(log: Digest, rows: list[Row]) -> Finding | None:
     accepted = sum(r.accepted or 0.0 for r in rows)
     spoken = [r for r in rows if r.accept_len is not None]
     constant = len(spoken) >= _FEW and all(r.accept_len == 1.0 and not r.accept_rate for r in spoken)
-    counted = drafted >= _ENOUGH_DRAFTS and accepted == 0
-    if not (constant and (drafted == 0 or accepted == 0)) and not counted:
+    chance = len(spoken) >= _FEW and all(
+        (r.accept_len or 1.0) <= 1.03 and r.accept_rate is not None and r.accept_rate <= _BY_CHANCE for r in spoken
+    )
+    counted = _counted(drafted, accepted)
+    if not counted and not ((constant or chance) and (drafted == 0 or accepted == 0)):
         return None
-    claim = (
-        f"0 of {num(drafted, 7)} drafted tokens were accepted"
-        if counted
-        else f"No draft token was ever accepted: the acceptance length is exactly 1.00 on all {len(spoken)} lines"
+    claim = counted or (
+        f"No draft token was ever accepted: the acceptance length is exactly 1.00 on all {len(spoken)} lines"
+        if constant
+        else f"Next to no draft token was accepted: an acceptance length of at most "
+        f"{num(max(r.accept_len or 1.0 for r in spoken))} on all {len(spoken)} lines"
     )
     notes = tuple(f"{place(log, number)}: {text}" for number, text in log.notes.get("weights_unused", ())[:2])
     return Finding(
@@ -51,6 +58,18 @@ def _dead(log: Digest, rows: list[Row]) -> Finding | None:
         "use "
         "another file or checkpoint, or turn speculation off.",
     )
+
+
+def _counted(drafted: float, accepted: float) -> str:
+    """What counts of draft tokens say of a dead draft; empty where it is none, or too few were drafted to tell."""
+    if drafted >= _ENOUGH_DRAFTS and accepted == 0:
+        return f"0 of {num(drafted, 7)} drafted tokens were accepted"
+    if drafted >= _MANY_DRAFTS and accepted < _BY_CHANCE * drafted:
+        return (
+            f"{num(accepted, 7)} of {num(drafted, 7)} drafted tokens ({num(100 * accepted / drafted, 2)}%) were "
+            "accepted, no more than by chance"
+        )
+    return ""
 
 
 def _decay(log: Digest, rows: list[Row]) -> Finding | None:
@@ -125,25 +144,35 @@ def told(evidence: Evidence) -> Sequence[Finding]:
     f = evidence.facts
     if any(row.accept_len is not None or row.drafted is not None for log in evidence.logs for row in log.rows):
         return ()
+    if counted := _counted(f.drafted_tokens or 0.0, f.accepted_tokens or 0.0):
+        return (_told_dead(counted, "sure", ("counted on the server's metrics page",)),)
+    levels = [p for p in evidence.points if p.accept_len is not None]
+    if f.draft_tokens and levels and all((p.accept_len or 1.0) < 1.005 for p in levels):
+        made = num(sum(p.tokens * p.ok for p in levels), 7)
+        claim = f"No draft token was accepted at any level: the acceptance length is {num(levels[0].accept_len or 1.0)}"
+        shown = tuple(f"C={p.concurrency}: acceptance length {num(p.accept_len or 1.0)}" for p in levels[:4])
+        return (_told_dead(claim, "sure", (*shown, f"{made} output tokens in all")),)
     speculates = bool(f.draft_tokens or f.spec_tps or f.accept_rate == 0)
     nothing = f.accept_len is not None and f.accept_len < 1.005 and not f.accept_rate
     positions = bool(f.per_position) and not any(f.per_position or ())
     if speculates and (nothing or positions or (f.accept_rate == 0 and f.accept_len is None)):
         figure = f"the acceptance length is {num(f.accept_len)}" if f.accept_len is not None else "the rate is 0"
-        return (
-            Finding(
-                code="DRAFT_DEAD",
-                severity="error",
-                claim=f"No draft token is accepted ({figure}): the draft's weights are wrong or not loaded, it is not "
-                "merely weak.",
-                confidence="likely",
-                next_action="See in the log whether it is exactly 1.00 on every line, and whether weights were unused "
-                "or missing; use another file or checkpoint, or turn speculation off.",
-            ),
-        )
+        return (_told_dead(f"No draft token is accepted ({figure})", "likely", ()),)
     if f.accept_len is None or f.accept_len <= 1 or f.baseline_tps:
         return ()  # with a rate without speculation the price is known, and its own rule judges
     k = draft_length(f)
     rate = f.accept_rate or ((f.accept_len - 1) / k if k else None)
     waste = _waste(f.accept_len, rate, k, ()) if rate else None
     return (waste,) if waste is not None else ()
+
+
+def _told_dead(claim: str, confidence: str, shown: tuple[str, ...]) -> Finding:
+    return Finding(
+        code="DRAFT_DEAD",
+        severity="error",
+        claim=f"{claim}: the draft's weights are wrong or not loaded, it is not merely weak.",
+        evidence=shown,
+        confidence=confidence,
+        next_action="See in the log whether it is exactly 1.00 on every line, and whether weights were unused or "
+        "missing; use another file or checkpoint, or turn speculation off.",
+    )

@@ -8,7 +8,7 @@ from tokpit.domain.finding import Finding
 from tokpit.insight.evidence import Evidence
 from tokpit.insight.facts import Facts
 from tokpit.insight.roofline import Roofline, roofline
-from tokpit.insight.speculation import acceptance_of, draft_length, expected_length, gains, step_ratio
+from tokpit.insight.speculation import Gain, acceptance_of, draft_length, expected_length, gains, step_ratio
 from tokpit.insight.words import num, percent, seconds
 
 _PLACES = (
@@ -52,7 +52,8 @@ def cost(evidence: Evidence) -> Sequence[Finding]:
                 f"length of "
                 f"{num(f.accept_len)} cannot pay for.",
                 arithmetic=f"{sums}; break-even: the ratio must be below the acceptance length"
-                + (f"; draft tokens = (length - 1) / rate = {k}" if k else ""),
+                + (f"; draft tokens = (length - 1) / rate = {k}" if k else "")
+                + _state_words(f),
                 next_action=f"{shorter}, or for sparse mixtures of experts at low batch none at all; a better drafter "
                 f"alone would need an acceptance length of {num(ratio)}.",
                 figures=figures,
@@ -65,7 +66,7 @@ def cost(evidence: Evidence) -> Sequence[Finding]:
             claim=f"Speculation makes one stream {num(speedup, 2)} times as fast, not {num(f.accept_len, 2)} times: a "
             f"speculative step takes {seconds(spec_step, 2)} where a plain one takes {seconds(plain_step, 2)}. It pays "
             f"while the acceptance length is above {num(ratio)}.",
-            arithmetic=sums + _gain_words(f, ratio),
+            arithmetic=sums + _gain_words(f, ratio) + _state_words(f),
             next_action="Compare draft lengths by tok/s, never by acceptance length.",
             figures=figures,
         ),
@@ -77,8 +78,28 @@ def _gain_words(f: Facts, ratio: float) -> str:
     p = acceptance_of(f.accept_len or 1.0, k) if k else None
     if k is None or p is None:
         return ""
-    row = ", ".join(f"{g.k}: {num(g.speedup)}" for g in gains(p, ratio, k, positions=f.per_position or ()))
-    return f"; predicted speed-up by draft tokens (p = {num(p, 2)}, equal cost each) {row}"
+    row = ", ".join(_gain(g) for g in gains(p, ratio, k, positions=f.per_position or ()))
+    return (
+        f"; predicted speed-up by draft tokens with p = {num(p, 2)}, each at the same cost (in brackets the range to "
+        f"one fixed cost of drafting): {row}"
+    )
+
+
+def _gain(gain: Gain) -> str:
+    low, high = gain.span
+    range_ = f" ({num(low)} to {num(high)})" if high > 1.03 * low else ""
+    return f"{gain.k}: {num(gain.speedup)}{range_}"
+
+
+def _state_words(f: Facts) -> str:
+    """What draft tokens keep of recurrent state, in slots of the pool."""
+    if not (f.spec_state_gb and f.state_pool_gb and f.state_slots):
+        return ""
+    slot = f.state_pool_gb / f.state_slots
+    return (
+        f"; for them the server keeps {num(f.spec_state_gb)} GB of intermediate states beside its {f.state_slots} "
+        f"slots of {num(1000 * slot)} MB: the memory of {num(f.spec_state_gb / slot)} slots"
+    )
 
 
 def gap(evidence: Evidence) -> Sequence[Finding]:

@@ -58,11 +58,14 @@ def _pairs(drafts: Curve, plain: Curve) -> list[Pair]:
     """The common levels; empty where these two are not a sweep with draft tokens and one without."""
     if any((p.accept_len or 1.0) > 1.0 for p in plain.points):
         return []
+    # A dead draft has an acceptance length of 1, which without drafts is not measured.
+    if not any((p.accept_len or 1.0) > 1.0 for p in drafts.points) and any(p.accept_len for p in plain.points):
+        return []
     known = {p.concurrency: p for p in plain.points}
     pairs = []
     for p in drafts.points:
         other = known.get(p.concurrency)
-        if other is None or p.accept_len is None or p.accept_len <= 1.0:
+        if other is None or p.accept_len is None:
             continue
         doubt = sum(((q.steady_ci or 0.0) / q.tps) ** 2 for q in (p, other) if q.steady_tps) ** 0.5
         pairs.append(Pair(p.concurrency, p.tps, other.tps, p.accept_len, doubt * p.tps / other.tps))

@@ -25,6 +25,7 @@ from tokpit.engines.logkit.read import detect, grammar_of, read_log
 from tokpit.engines.registry import engine as engine_of
 from tokpit.engines.registry import names, of_metrics
 from tokpit.errors import UsageError
+from tokpit.insight.counters import counted_facts
 from tokpit.insight.digest import Digest, Reader
 from tokpit.insight.evidence import Trial
 from tokpit.insight.facts import Facts, merged, parse_facts
@@ -176,7 +177,8 @@ _COLUMNS = {
     "steady_tps": ("steady_tps",),
     "avg_output": ("avg_output", "avg_out", "output_tokens"),
     "e2e_mean_s": ("e2e_mean_s", "e2e_s"),
-    "ttft_p50_s": ("ttft_p50_s", "ttft_s"),
+    "ttft_p50_s": ("ttft_p50_s", "ttft_s", "ttft"),
+    "accept_len": ("accept_len", "accept_length", "acceptance_length"),
     "running": ("running", "server_running"),
     "queued": ("queued", "queue", "server_queued"),
 }
@@ -191,13 +193,17 @@ def read_sweep(path: str) -> tuple[Point, ...]:
     text = read_text(path)
     if text.lstrip().startswith(("{", "[")):
         return _json_levels(path, text)
-    rows = list(csv.DictReader(io.StringIO(text), skipinitialspace=True))
-    names = {key: _column(rows[0] if rows else {}, spellings) for key, spellings in _COLUMNS.items()}
+    table = csv.DictReader(io.StringIO(text), skipinitialspace=True)
+    rows = list(table)
+    head = dict.fromkeys(table.fieldnames or ())
+    names = {key: _column(head, spellings) for key, spellings in _COLUMNS.items()}
     if names["concurrency"] is None or names["output_tps"] is None:
         raise UsageError(
             f"{path}: no table of a sweep",
             hint="its first line is: concurrency,requests,ok,err,elapsed_s,output_tps",
         )
+    if not rows:
+        raise UsageError(f"{path}: a table without a level", hint="one line for each concurrency follows the first")
     return tuple(_point(path, number, row, names) for number, row in enumerate(rows, 2) if any(row.values()))
 
 
@@ -286,10 +292,11 @@ def read_metrics(paths: Iterable[str], engine: str | None) -> Facts:
     def grown(tag: str) -> float | None:
         return last[tag] - first.get(tag, 0.0) if tag in last else None
 
-    return Facts(
+    told = Facts(
         prefix_queries=grown("prefix_queries_total"),
         prefix_hits=grown("prefix_hits_total"),
         preemptions=grown("preemptions_total") if len(pages) > 1 else None,
         kv_usage=last.get("kv_usage"),
         max_running_requests=int(last["max_running_reqs"]) if "max_running_reqs" in last else None,
     )
+    return merged(counted_facts(last, first), told)

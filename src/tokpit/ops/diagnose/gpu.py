@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from tokpit.domain.records import GpuSample, Problem
 from tokpit.probes import amd, nvidia, nvidia_text
 from tokpit.probes.memory import MemInfo, parse_meminfo
+from tokpit.probes.nvidia_reader import dead_sensor
 
 
 class GpuTexts:
@@ -44,6 +45,11 @@ class GpuTexts:
         else:
             self._csv.append(text)
 
+    @property
+    def aside(self) -> bool:
+        """Whether something was read that says nothing by itself: a list of GPUs, counters, the host's memory."""
+        return bool(self._listed or self._counters or self._memory or self._module)
+
     def _take(self, gpus: tuple[GpuSample, ...], problems: tuple[Problem, ...], *, first: bool = False) -> None:
         """`first`: the better tool of two goes first, in whichever order they were read."""
         self._amd.insert(0 if first else len(self._amd), tuple(gpus))
@@ -52,6 +58,7 @@ class GpuTexts:
     def result(self) -> tuple[tuple[GpuSample, ...], tuple[Problem, ...]]:
         """GPUs of the last table, and every problem."""
         listed = nvidia_text.parse_list(self._listed) if self._listed else ()
+        polls: dict[int, list[GpuSample]] = {}
         for text in self._csv:
             answer = nvidia.parse(
                 text,
@@ -59,8 +66,11 @@ class GpuTexts:
                 kernel_module=self._module,
                 mig_instances={gpu.index: len(gpu.instances) for gpu in listed} or None,
             )
-            self._gpus = list(answer.gpus) or self._gpus
+            self._gpus = list({gpu.index: gpu for gpu in answer.gpus}.values()) or self._gpus
             self._problems += answer.problems
+            for gpu in answer.gpus:
+                polls.setdefault(gpu.index, []).append(gpu)
+        self._problems += [problem for history in polls.values() if (problem := dead_sensor(history)) is not None]
         if listed and (problem := nvidia_text.order_problem(listed, self._env)) is not None:
             self._problems.append(problem)
         if self._amd:

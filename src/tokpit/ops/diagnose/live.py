@@ -15,7 +15,9 @@ from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec
 from tokpit.domain.text import LineSplitter, decode_line
 from tokpit.errors import RemoteFailed
+from tokpit.insight.counters import counted_facts
 from tokpit.insight.facts import Facts, merged
+from tokpit.insight.prediction import kv_bytes_per_token
 from tokpit.ops.diagnose.files import digest_lines
 from tokpit.ops.diagnose.past import read_past
 from tokpit.ops.host.environment import model_facts
@@ -53,7 +55,12 @@ async def read_live(session: Session, target: str, got: Gathered) -> None:
     )
     weights = None if model.weight_bytes is None else model.weight_bytes / 1e9
     got.facts = merged(Facts(weights_gb=weights, hybrid=model.hybrid), got.facts)
+    pool = next((log.facts.kv_tokens for log in got.logs if log.facts.kv_tokens), None)
+    token = kv_bytes_per_token(server.settings, model)
+    if pool and token:
+        got.facts = merged(Facts(kv_pool_gb=pool * token / 1e9), got.facts)
     await read_past(session, server, got)
+    await _counters(session, host, server, got)
     if server.job is not None:
         await _job_gpus(session, host, server, got)
         return
@@ -94,6 +101,22 @@ async def _log_lines(host: Host, path: str) -> list[str]:
         if (rest := splitter.flush()) is not None and part is parts[-1]:
             lines.append(decode_line(rest))
     return lines
+
+
+async def _counters(session: Session, host: Host, server: ServerInfo, got: Gathered) -> None:
+    """What the server's metrics page counts of its cache tiers since it started; without a page nothing."""
+    if server.url is None:
+        return
+    from tokpit.ops.sweep.server import ServerSide
+
+    side = ServerSide(session, host, server, server.url, {})
+    await side.open(watch=False)
+    try:
+        page = await side.page()
+    finally:
+        await side.close()
+    if page is not None:
+        got.facts = merged(counted_facts(page.values), got.facts)
 
 
 async def _job_gpus(session: Session, host: Host, server: ServerInfo, got: Gathered) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,11 @@ from tokpit.insight.points import Point
 from tokpit.insight.rules.plateau import flagged
 from tokpit.insight.series import series_of
 from tokpit.insight.solver import Reach, reach_all, reach_one
+from tokpit.insight.words import listed
 from tokpit.ops.diagnose import files
 from tokpit.ops.diagnose.gpu import GpuTexts
 from tokpit.ops.host.own_gpus import own_bandwidths
+from tokpit.probes.gpu import judge_polls
 
 if TYPE_CHECKING:
     from tokpit.domain.run import Run
@@ -100,12 +103,18 @@ def read_files(sources: Sources, tell: files.Tell | None = None) -> Gathered:
         got.logs.append(digest)
         if verdict is not None:
             got.verdicts.append(verdict)
+        if digest.engine is None and not (digest.rows or digest.notes or verdict):
+            said = f"no line of a known engine in {digest.lines:,} lines" if digest.lines else "it is empty"
+            got.notes.append(f"{path}: {said}")
     for path in sources.sweeps:
         points, facts = _sweep_file(path)
         got.sweeps.append((path, points))
         got.facts = merged(facts, got.facts)
     for path in sources.compare:
-        got.trials += files.read_trials(path)
+        trials = files.read_trials(path)
+        got.trials += trials
+        if not any(trial.figures for trial in trials):
+            got.notes.append(f"{path}: no run with a figure in it")
     try:
         facts, unknown = parse_facts(dict(sources.facts))
     except ValueError as error:
@@ -117,14 +126,30 @@ def read_files(sources: Sources, tell: files.Tell | None = None) -> Gathered:
         for path in sources.gpus:
             texts.add(files.read_text(path))
         gpus, problems = texts.result()
+        if not gpus and not problems and not texts.aside:
+            got.notes.append(f"{listed(sources.gpus)}: no output of a GPU tool that is known")
         got.gpus += gpus
         got.problems += problems
-    for name in unknown:
-        if name.upper() in _ENV:
-            continue
-        like = nearest(name)
-        got.notes.append(f"no rule knows the fact {name!r}" + (f"; did you mean {like}?" if like else ""))
+    if facts.gpu_poll_ms:
+        took = [None if math.isinf(ms) else ms / 1000 for ms in facts.gpu_poll_ms]
+        if (problem := judge_polls(took)) is not None:
+            got.problems.append(problem)
+    got.notes += _unknown([name for name in unknown if name.upper() not in _ENV], sources)
     return got
+
+
+def _unknown(names: Sequence[str], sources: Sources) -> list[str]:
+    """A note on each fact that no rule knows. Raises UsageError where there is nothing else to go by."""
+    told = []
+    for name in names:
+        like = nearest(name)
+        told.append(f"no rule knows the fact {name!r}" + (f"; did you mean {listed(like, 'or')}?" if like else ""))
+    facts_only = Sources(
+        facts=sources.facts, engine=sources.engine, reach=sources.reach, reach_total=sources.reach_total
+    )
+    if names and len(names) == len(sources.facts) and sources == facts_only:
+        raise UsageError("; ".join(told), hint="all names: tokpit diagnose --facts")
+    return told
 
 
 def _sweep_file(path: str) -> tuple[tuple[Point, ...], Facts]:

@@ -11,6 +11,7 @@ from tokpit.domain.records import GpuSample, LogRecord, Problem
 from tokpit.domain.server import ServerInfo
 from tokpit.engines.logkit.clock import Clock
 from tokpit.engines.registry import engine as engine_of
+from tokpit.insight.counters import counted_facts
 from tokpit.insight.digest import Digest, Reader
 from tokpit.insight.facts import Facts, merged
 from tokpit.ops.diagnose.live import settings_facts
@@ -46,6 +47,8 @@ def sight(store: LiveStore, server_id: str, *, most: int = MOST_RECORDS) -> Sigh
             orphans=len(host.orphans) or None,
         )
         facts = merged(seen, facts)
+    latest = {tag: series.last for tag, series in state.series.items() if series.last is not None}
+    facts = merged(counted_facts(latest), facts)
     cap = state.facts.get("max_running_reqs")
     if isinstance(cap, (int, float)) and not isinstance(cap, bool):
         facts = merged(facts, Facts(max_running_requests=int(cap)))

@@ -42,6 +42,7 @@ def facts_of(run: Run) -> Facts:
         "state_slots": settings.get("state_slots"),
         **(context.get("facts") or {}),
         "engine": run.engine,
+        "model": settings.get("model") or run.model,
         "engine_version": context.get("version"),
         **{name: settings.get(name) for name in ("tp", "dp", "prefix_cache", "hicache_gb")},
         "configured_max_running": settings.get("max_running"),

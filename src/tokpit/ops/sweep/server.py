@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from tokpit.ops.session import Session
 
-SAMPLE_S = 1.0
+FIRST_S, SAMPLE_S, DENSE = 0.25, 1.0, 16
+"""Seconds between two samples when a level begins, and of a long one; how many come at one pace before it is halved."""
 SHORTEST_S = 0.2
 """Real seconds between two samples at least, also where the host's clock runs fast."""
 DRAIN_S = 30.0
@@ -202,9 +203,11 @@ class ServerSide:
             await asyncio.gather(task, return_exceptions=True)
 
     async def _sample(self, in_flight: Callable[[], tuple[int, float]]) -> None:
-        begun = self._now()
+        begun, pace, asking = self._now(), FIRST_S, 0.0
         while True:
-            await asyncio.sleep(max(SHORTEST_S, SAMPLE_S / self._factor))
+            # At most half of the time is spent on asking, however slow the link is.
+            await asyncio.sleep(max(SHORTEST_S, pace / self._factor, asking))
+            asked = time.monotonic()
             if self._before is not None and (page := await self.page()) is not None:
                 running, received = in_flight()
                 get = page.values.get
@@ -219,6 +222,8 @@ class ServerSide:
                         received,
                     )
                 )
+                self._samples, pace = paced(self._samples, pace)
+            asking = time.monotonic() - asked
             if self._server is not None:
                 record = self._session.store.gpus_of(self._server)
                 if record is not None and record.t >= begun:
@@ -265,6 +270,16 @@ class ServerSide:
                 return f"the server refused to empty its prefix cache (status {answer.status})"
         except (aiohttp.ClientError, TimeoutError, OSError, HostError):
             return "the server did not answer to emptying its prefix cache"
+
+
+def paced(samples: list[Sample], pace_s: float) -> tuple[list[Sample], float]:
+    """The samples to keep and the seconds to the next: close at first, so that a short level is seen, later `SAMPLE_S`.
+
+    Means over a level want even distances, so what is kept is halved along with the pace.
+    """
+    if len(samples) < DENSE or pace_s >= SAMPLE_S:
+        return samples, pace_s
+    return samples[1::2], pace_s * 2
 
 
 def slowed(record: GpuRecord, pids: Collection[int]) -> dict[str, set[int]]:

@@ -54,7 +54,7 @@ LIVE_CHARTS = (
     ChartSpec(
         "chart-cache",
         "cache use",
-        ("kv_usage", "state_usage", "swa_usage", "host_cache_usage"),
+        ("kv_usage", "state_usage", "swa_usage", "host_cache_usage", "host_state_usage"),
         floor=1.0,
         short="cache",
     ),
@@ -71,6 +71,7 @@ _SHORT = {
     "state_usage": "state",
     "swa_usage": "SWA",
     "host_cache_usage": "host",
+    "host_state_usage": "host states",
     "ttft_p50_s": "p50",
     "ttft_p99_s": "p99",
     "itl_p50_s": "p50",

@@ -13,7 +13,10 @@ from tokpit.domain.settings import Settings
 from tokpit.domain.tuning import Choice, Value
 from tokpit.errors import UsageError
 
-ALIASES = {"mtp_steps": "spec_steps", "context": "context_len", "kv_offload_gb": "kv_offload_gib"}
+ALIASES = {
+    "mtp_steps": "spec_steps", "context": "context_len", "kv_offload_gb": "kv_offload_gib",
+    "batched_tokens": "chunked_prefill",
+}  # fmt: skip
 """Names that people use for canonical settings."""
 LIVE = ("temperature", "top_p")
 """What is varied without a restart: sampling of the requests. Concurrency is varied by the levels of each sweep."""

@@ -103,12 +103,11 @@ async def prepare_resume(session: Session, args: Mapping[str, Any]) -> Prepared:
     await session.connected(first.spec.host)
     ready = _again(experiment, first, begin.data)
     trials = [msgspec.convert(event.data["trial"], Trial) for event in events if event.kind == "trial"]
-    ours = [str(event.data["line"]) for event in events if event.kind == "start"]
     search = await search_of(session, ready)
 
     async def run() -> Tuning:
         with journal:
-            return await _run(session, ready, search, journal, args, trials=trials, ours=ours)
+            return await _run(session, ready, search, journal, args, trials=trials)
 
     return Prepared(
         title=f"go on with experiment {journal.id} on {ready.info.label}, {len(trials)} results so far",
@@ -126,8 +125,7 @@ async def prepare_restore(session: Session, args: Mapping[str, Any]) -> Prepared
     if first is None:
         raise UsageError(f"experiment {journal.id}: its first server was put back already")
     await session.connected(first.spec.host)
-    ours = [str(event.data["line"]) for event in journal.events() if event.kind == "start"]
-    place = Place(session, first, timeout_s=float(args.get("timeout_s") or 1800.0), ours=ours)
+    place = Place(session, first, journal, timeout_s=float(args.get("timeout_s") or 1800.0))
 
     async def run() -> Any:
         with journal:
@@ -168,13 +166,12 @@ async def _run(
     args: Mapping[str, Any],
     *,
     trials: list[Trial] | None = None,
-    ours: list[str] | None = None,
 ) -> Tuning:
     stop: asyncio.Event = args.get("stop") or asyncio.Event()
     session.stops[journal.id] = stop
     try:
         tuner = Tuner(
-            session, ready, search, journal, stop, trials=trials or (), ours=ours or (),
+            session, ready, search, journal, stop, trials=trials or (),
             operation_id=args.get("operation_id"),
         )  # fmt: skip
         return await tuner.run()

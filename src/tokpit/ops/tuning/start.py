@@ -45,7 +45,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
 async def preview(session: Session, experiment: Experiment) -> Preview:
     """What an experiment would do. Raises what `tune.start` raises before it begins."""
-    ready = await look(session, experiment, session.journals)
+    ready = await look(session, experiment)
     return _preview(ready, await search_of(session, ready))
 
 
@@ -55,7 +55,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     Raises UsageError, TargetError, LaunchError (the server could not be started again), HostError.
     """
     experiment: Experiment = args["experiment"]
-    ready = await look(session, experiment, session.journals)
+    ready = await look(session, experiment)
     search = await search_of(session, ready)
     shown = _preview(ready, search)
 

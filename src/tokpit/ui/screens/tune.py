@@ -113,8 +113,9 @@ class TuneScreen(PumpedScreen):
         plan.set_class(False, "off")
         plan.update(
             content(
-                f"{experiment.space().told} before rules and memory are asked. ^s looks at the server and its host and shows "
-                "restarts and minutes; nothing is restarted before you agree. The first server is put back at the end."
+                f"{experiment.space().told} before rules and memory are asked. ^s looks at the server and its host and "
+                "shows restarts and minutes; nothing is restarted before you agree. "
+                "The first server is put back at the end."
             )
         )
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import pytest
 from textual.widgets import Input
 
-from console_feed import ARGV, Recorder, fill, launch, server
+from console_feed import ARGV, HOST, Recorder, fill, launch, server
 from console_screen import console, shows, text, until
+from tokpit.domain.job import BatchJob
 from tokpit.domain.records import ServerSeen
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import Settings
@@ -188,3 +190,21 @@ async def test_y_copies_the_command_line_without_its_secret_and_a_huge_one_is_re
         await pilot.press("y")
         await shows(pilot, "is longer than")
         assert not any("]52;" in part for part in written)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"job": BatchJob(id="77", state="RUNNING", nodes=("n1",)), "pid": 0},
+            "job 77: cancelled, and submitted again",
+        ),
+        ({"group": "g", "ranks": (HOST, "gpu2")}, f"on 2 hosts: {HOST}, gpu2"),
+    ],
+)
+async def test_the_form_says_what_else_a_relaunch_takes(more: dict[str, Any], said: str) -> None:
+    session = Recorder()
+    fill(session.store, info=server(**more))
+    async with console(session) as pilot:
+        await pilot.press("R")
+        await shows(pilot, said)

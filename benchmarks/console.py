@@ -261,7 +261,7 @@ async def fleet_app(hosts: int) -> None:
     from tokpit.domain.hostspec import HostSpec
     from tokpit.domain.records import GpuRecord, HostRecord, LinkRecord, LinkState, LogBatch, Sample, ServersRecord
     from tokpit.ops.session import Session
-    from tokpit.ui.app import run_app
+    from tokpit.ui.run import run_app
 
     names = [f"gpu-{n:03d}" for n in range(hosts)]
     session = Session(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 async def open_app(session: Session, *, theme: str | None = None) -> None:
     """Open the cockpit on a session and return when it is closed."""
-    from tokpit.ui.app import run_app
+    from tokpit.ui.run import run_app
 
     await run_app(session, theme=theme)
 

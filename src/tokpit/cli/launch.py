@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 )
 @click.option("--force", is_flag=True, help="Start although the checks refuse.")
 @click.option("--dry-run", is_flag=True, help="Check, show the command line, start nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask, and clear away what a failed start leaves.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.argument("flags", nargs=-1)
 @click.pass_obj
@@ -64,6 +64,8 @@ def launch(options: Options, /, **values: Any) -> None:
 
     HOST,HOST,... starts one server over several hosts, a rank on each in the order given: ready when all are, ended
     all together where one fails, and by tokpit stop.
+
+    Where a start fails, what it left (processes, files in /dev/shm) is listed and, after one question, cleared away.
 
     FLAGS after `--` are passed to the engine as they are. With --profile or --earlier, ENGINE is known.
 

@@ -26,8 +26,11 @@ IDLE_S = 0.7
 UNFINISHED_S = 3.0
 """Further silence after which a last line without an ending is taken as it is."""
 _BATCH_RECORDS = 500
-_SLICE_S = 0.002
-"""A key takes about ten turns of the event loop until it is painted; each may wait for one slice."""
+SLICE_S = 0.002
+REST_S = 0.001
+"""After a slice: a key takes about ten turns of the event loop until it is painted, which then find it free."""
+SLICE_LINES = 256
+"""At most so many lines a slice, however quick the clock says they were."""
 _MARK_EVERY_S = 1.0
 _NO_FACTS = frozenset({"ts", "ts_ms", "pid", "process", "level", "source", "engine", "message", "what"})
 
@@ -132,15 +135,16 @@ class LogReader:
             self._turn(position)
         self._next = position + len(data)
         self.counters.bytes += len(data)
-        since = time.monotonic()
+        since, count = time.monotonic(), 0
         for line in self._splitter.feed(data):
             if self._cut:
                 self._cut = False  # the backlog begins in the middle of a line
                 continue
             self._line(line)
-            if time.monotonic() - since > _SLICE_S:
-                await asyncio.sleep(0)
-                since = time.monotonic()
+            count += 1
+            if count >= SLICE_LINES or time.monotonic() - since > SLICE_S:
+                await asyncio.sleep(REST_S)
+                since, count = time.monotonic(), 0
         self._schedule()
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -136,6 +137,7 @@ class Watch:
         """Look for ever."""
         while True:
             await asyncio.sleep(self.preferences.every_s)
+            await asyncio.to_thread(import_module, "tokpit.ops.diagnose.store")  # the rules: 90 ms the first time
             await self.look()
 
     async def look(self) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tokpit.domain.records import LogRecord
 from tokpit.domain.text import LineSplitter, decode_line
+from tokpit.engines.base import Grammar
 from tokpit.engines.registry import engine as engine_of
 from tokpit.transport.base import quote
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 256 << 10
 MOST_BYTES = 16 << 20
 ENOUGH_LINES = 200
+SLICE_LINES = 200
+"""Lines read before others have their turn: about 2 ms."""
 
 
 class Older(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,16 +33,15 @@ class Older(msgspec.Struct, frozen=True, kw_only=True):
     start: int
 
 
-async def older_lines(session: Session, server_id: str, end: int, skip: int = 0) -> Older:
+async def older_lines(session: Session, server_id: str, end: int, skip: int = 0, size: int = CHUNK_BYTES) -> Older:
     """Lines that end before byte `end` of a server's log, without the last `skip` of them. Raises HostError.
 
-    Reads more where too little is left, up to 16 MiB; at the begin of the file `start` is 0.
+    Reads `size` bytes, and more where too little is left, up to 16 MiB; at the begin of the file `start` is 0.
     """
     info = session.store.servers[server_id].info
     if info.log_path is None or end <= 0:
         return Older(records=(), lines=0, start=0)
     host = await session.connected(info.host)
-    size = CHUNK_BYTES
     while True:
         start = max(0, end - size)
         command = f"tail -c +{start + 1} -- {quote([info.log_path])} | head -c {end - start}"
@@ -54,7 +58,14 @@ async def older_lines(session: Session, server_id: str, end: int, skip: int = 0)
         if start == 0 or len(kept) >= ENOUGH_LINES or size >= MOST_BYTES:
             break
         size *= 4
-    grammar = engine_of(info.engine).grammar()
-    records = [record for line in kept for record in grammar.feed(decode_line(line))]
-    records += grammar.flush()
-    return Older(records=tuple(records), lines=len(kept), start=start)
+    records = await _parsed(engine_of(info.engine).grammar(), kept)
+    return Older(records=records, lines=len(kept), start=start)
+
+
+async def _parsed(grammar: Grammar, lines: Sequence[bytes]) -> tuple[LogRecord, ...]:
+    records: list[LogRecord] = []
+    for n, line in enumerate(lines, start=1):
+        records += grammar.feed(decode_line(line))
+        if n % SLICE_LINES == 0:
+            await asyncio.sleep(0)
+    return (*records, *grammar.flush())

@@ -197,11 +197,11 @@ class Session:
 
         await watch_job_gpus(host, known, self.store.apply)
 
-    async def older_log(self, server_id: str, end: int, skip: int = 0) -> Older:
-        """Lines of a server's log from its host's disk, see `ops.older`. Raises HostError."""
+    async def older_log(self, server_id: str, end: int, skip: int = 0, **more: int) -> Older:
+        """Lines of a server's log from its host's disk, see `ops.older.older_lines`. Raises HostError."""
         from tokpit.ops.older import older_lines
 
-        return await older_lines(self, server_id, end, skip)
+        return await older_lines(self, server_id, end, skip, **more)
 
     async def unwatch_server(self, server_id: str) -> None:
         """Stop reading a server's log and metrics; what is in the store stays."""

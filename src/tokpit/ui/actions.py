@@ -28,6 +28,12 @@ class Action:
         return self.label if "(" in self.id else self.id
 
     @property
+    def words(self) -> str:
+        """Label and name, so that the palette finds it by either."""
+        name = self.name.replace("_", " ")
+        return name if self.label in name else f"{self.label} · {name}"
+
+    @property
     def key_text(self) -> str:
         """The key as people write it."""
         return self.shown or self.key
@@ -62,7 +68,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("relaunch", "R", "relaunch", "start the selected server again with other settings", ("cockpit",), 2, "R",
            "servers"),
     Action("tune", "t", "tune", "find the best settings of the selected server; it is put back at the end",
-           ("cockpit",), 4, group="servers"),
+           ("cockpit",), 2, group="servers"),
     Action("check", "c", "check", "does it answer, with sense, as configured, as fast as it was?", ("cockpit",), 2,
            group="servers"),
     Action("diagnose", "d", "diagnose", "what is wrong with the server, ranked, with evidence", ("cockpit",), 2,
@@ -74,17 +80,19 @@ ACTIONS: tuple[Action, ...] = (
            4),
     Action("export", "e", "export", "write the findings as a report (HTML, md) and as text", ("diagnose",), 4),
     Action("stop_server", "x", "stop", "stop the selected server (asks first)", ("cockpit",), 3, group="servers"),
-    Action("history", "h", "history", "stored runs", ("cockpit",), 2, group="servers"),
+    Action("history", "h", "runs", "stored runs", ("cockpit",), 2, group="servers"),
     Action("ran_before", "H", "ran before", "servers that ran on this host before, and what changed", ("cockpit",),
            3, "H", "servers"),
     Action("save_profile", "P", "profile", "save the selected server as a launch profile", ("cockpit",), 7, "P",
            "servers"),
     Action("refresh_host", "r", "refresh", "look at the host again now", ("cockpit",), 6, group="servers"),
-    Action("search", "slash", "search", "search the log with a regular expression", ("cockpit",), 2, "/", "log"),
+    Action("search", "slash", "find", "find in the log by a regular expression", ("cockpit",), 2, "/", "log"),
     Action("filter", "ampersand", "filter", "show only log lines with a regular expression; !regex: only the others",
            ("cockpit",), 5, "&", "log"),
     Action("find(1)", "n", "next", "next match; without a search, the next error", ("cockpit",), 7, "n", "log"),
     Action("find(-1)", "N", "previous", "previous match, or error", ("cockpit",), 8, "N", "log"),
+    Action("older", "o", "older", "on with the search above what is in memory: in the file on the host; esc stops it",
+           ("cockpit",), 8, "o", "log"),
     Action("pause", "space", "hold", "hold everything still, read it at one moment; go on", _TIMED, 2,
            "space", "time"),
     Action("time(-1)", "left_square_bracket", "earlier", "the moment at which all panels are read, a step back",
@@ -153,9 +161,16 @@ UNTYPED = frozenset({"ctrl+s", "ctrl+y", "ctrl+f", "escape", "ctrl+r", "ctrl+z"}
 """Keys that work while a field is being typed into."""
 
 
+def typed(key: str) -> bool:
+    """Whether a field that is typed into takes the key as text."""
+    if key in UNTYPED or key.startswith("ctrl+") or key in {"enter", "tab"}:
+        return False
+    return not (key[:1] == "f" and key[1:].isdigit())
+
+
 APP_WIDE = frozenset({
     "next_theme", "command_palette", "jump", "help", "quit", "history", "go", "tour", "save_last", "record",
-    "acknowledge", "suspend_process", "ran_before", "save_profile",
+    "acknowledge", "suspend_process", "ran_before", "save_profile", "focus_next",
 })  # fmt: skip
 """Actions of the application, bound on every screen that has them."""
 

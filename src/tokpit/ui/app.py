@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,11 +13,9 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from tokpit.config.settings import Preferences, load_preferences
-from tokpit.domain.settings import LaunchSpec
-from tokpit.errors import ConfigError, StoreError, TokpitError
+from tokpit.errors import TokpitError
 from tokpit.ui.actions import actions_for
-from tokpit.ui.app_actions import AppActions, new_here
+from tokpit.ui.app_actions import AppActions
 from tokpit.ui.clock import Clock
 from tokpit.ui.keymap import own_keys
 from tokpit.ui.palette import Palette
@@ -66,6 +62,8 @@ class TokpitApp(AppActions, App[None]):
         self.view = View(session, Clock(session), host or next(iter(session.host_specs), None))
         self.palette = Palette({})
         self.plotext_ready = False
+        self.loaded: Callable[[], object] = lambda: None
+        """Called once every module that is needed has been imported."""
         self._chart_engine = chart_engine
         self.busy: set[str] = set()
         """Commands under way, by id and target."""
@@ -115,6 +113,7 @@ class TokpitApp(AppActions, App[None]):
             self._call(self.session.watch_host, name)
         await asyncio.to_thread(_import_all, ("plotext._kernel.terminal",))
         self.plotext_ready = True
+        self.loaded()
 
     def _call(self, method: Any, *args: Any) -> None:
         """Call a session method that may be plain or a coroutine; its error becomes a notice."""
@@ -240,89 +239,13 @@ class TokpitApp(AppActions, App[None]):
 
     # Screens -------------------------------------------------------------------------------
 
-    def open_launch(self, base: LaunchSpec | None = None, origin: str = "") -> None:
-        """The launch screen for the selected host; `base`: a launch to start from, called `origin`."""
-        from tokpit.ui.screens.launch import LaunchScreen
-
-        host = base.host if base is not None else self.view.host
-        if host is None:
-            tell(self, "no host is selected")
-        elif self.session.read_only:
-            tell(self, "tokpit runs in read-only mode", hint="start it without --read-only to launch", bad=True)
-        else:
-            self.push_screen(LaunchScreen(self.view, host, base=base, origin=origin))
-
-    def open_relaunch(self) -> None:
-        """The relaunch screen for the selected server."""
-        from tokpit.ui.screens.relaunch import RelaunchScreen
-
-        server = self.view.server
-        if server is None or not server.alive:
-            tell(self, "no running server is selected", hint="choose one in the tree, or press l to launch one")
-        elif self.session.read_only:
-            tell(self, "tokpit runs in read-only mode", hint="start it without --read-only to relaunch", bad=True)
-        else:
-            self.push_screen(RelaunchScreen(self.view, server.info))
-
-    def open_check(self) -> None:
-        """Check the selected server."""
-        from tokpit.ui.screens.check import CheckScreen
-
-        server = self.view.server
-        if server is None or not server.alive:
-            tell(self, "no running server is selected", hint="choose one in the tree, or press l to launch one")
-        else:
-            self.push_screen(CheckScreen(self.view, server.info))
-
-    def open_diagnose(self) -> None:
-        """What is wrong with the selected server."""
-        from tokpit.ui.screens.diagnose import DiagnoseScreen
-
-        if self.view.server is None:
-            tell(self, "no server is selected", hint="choose one in the tree")
-        else:
-            self.push_screen(DiagnoseScreen(self.view, self.view.server.info))
-
-    def open_sweep(self) -> None:
-        """The sweep screen for the selected server."""
-        from tokpit.ui.screens.sweep import SweepScreen
-
-        server = self.view.server
-        if server is None or not server.alive:
-            tell(self, "no running server is selected", hint="choose one in the tree, or press l to launch one")
-        else:
-            self.push_screen(SweepScreen(self.view, server.info.id))
-
-    def open_tune(self) -> None:
-        """The tune screen for the selected server."""
-        from tokpit.ui.screens.tune import TuneScreen
-
-        server = self.view.server
-        if server is None or not (server.alive or self.view.store.tunings):
-            tell(self, "no running server is selected", hint="choose one in the tree, or press l to launch one")
-        else:
-            self.push_screen(TuneScreen(self.view, server.info.id))
-
-    def action_history(self) -> None:
-        """The stored runs."""
-        from tokpit.ui.screens.history import HistoryScreen
-
-        self.push_screen(HistoryScreen(self.view))
-
-    def action_help(self) -> None:
-        """Keys of the screen that is open."""
-        from tokpit.ui.screens.help import HelpScreen
-
-        name = type(self.screen).__name__.removesuffix("Screen").lower()
-        self.push_screen(HelpScreen(self.view, name))
-
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: Textual's own commands, every action of the screen, every theme."""
         yield from (c for c in super().get_system_commands(screen) if c.title in {"Theme", "Quit", "Screenshot"})
         name = type(screen).__name__.removesuffix("Screen").lower()
         for action in actions_for(name, self.own_keys):
             if action.id not in {"command_palette", "quit"}:
-                yield SystemCommand(f"{action.label}  ({action.key_text})", action.help, self._presser(action.key))
+                yield SystemCommand(f"{action.words}  ({action.key_text})", action.help, self._presser(action.key))
 
     def _presser(self, key: str) -> Any:
         return lambda: self.simulate_key(key)
@@ -350,50 +273,3 @@ class TokpitApp(AppActions, App[None]):
 def _import_all(names: Sequence[str]) -> None:
     for name in names:
         import_module(name)
-
-
-async def run_app(
-    session: Any,
-    *,
-    host: str | None = None,
-    theme: str | None = None,
-    theme_folders: Sequence[Path] = (),
-    chart_engine: str = "auto",
-) -> None:
-    """Open the console on a session until the user leaves, with the user's preferences; the caller closes the session.
-
-    What is asked for here goes before the preferences; preferences that cannot be read are said and left out.
-    """
-    problem = ""
-    preferences = Preferences()
-    try:
-        preferences = await asyncio.to_thread(load_preferences)
-    except ConfigError as error:
-        problem = error.message
-    if preferences.read_only:
-        session.read_only = True
-    folders = [*theme_folders, *([Path(preferences.theme_dir).expanduser()] if preferences.theme_dir else [])]
-    keep = getattr(session, "keep_ring", None)
-    if keep is not None and preferences.recording.ring_minutes > 0:
-        ring = preferences.recording
-        try:
-            keep(minutes=ring.ring_minutes, max_bytes=ring.ring_mb * 1_000_000)
-        except StoreError as error:
-            problem = problem or error.message
-    app = TokpitApp(
-        session,
-        host=host,
-        theme=theme or preferences.theme or None,
-        theme_folders=folders,
-        chart_engine=chart_engine,
-        keys=preferences.keys,
-        tour=new_here(),
-    )
-    if problem:
-        app.report(problem)
-    watch = getattr(session, "watch_alarms", None)
-    if watch is not None and preferences.alarms.enabled:
-        watch(preferences.alarms, partial(app.tell_alarm, preferences.alarms))
-    # Threads that write recordings and judge findings give way to the screen after a millisecond instead of five.
-    sys.setswitchinterval(0.001)
-    await app.run_async()

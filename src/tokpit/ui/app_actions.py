@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import inspect
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from tokpit.config.paths import state_dir
 from tokpit.config.settings import AlarmPreferences
 from tokpit.errors import TokpitError
 from tokpit.ops.alarms import Alarm, osc, quiet
+from tokpit.ui.opening import Openers
 from tokpit.ui.screens.base import tell
 
-if TYPE_CHECKING:
-    from tokpit.ui.app import TokpitApp
 
-
-class AppActions:
+class AppActions(Openers):
     """Mixed into the application."""
-
-    @property
-    def _app(self) -> TokpitApp:
-        return cast("TokpitApp", self)
 
     def action_go(self, screen: str) -> None:
         """Open a screen in place of the one that is open; the cockpit lies below all of them."""

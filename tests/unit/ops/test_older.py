@@ -5,12 +5,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 
 from console_screen import console, shows, text, until
 from tokpit.config.inventory import Inventory
 from tokpit.domain.records import LogBatch, ServerSeen
 from tokpit.domain.server import ServerInfo
+from tokpit.engines.registry import engine as engine_of
+from tokpit.ops.older import SLICE_LINES, Older, _parsed
 from tokpit.ops.session import Session
+from tokpit.ui.widgets import log_older
 from tokpit.ui.widgets.log_view import LogView
 
 LINES = 40_000
@@ -82,3 +86,116 @@ async def test_scrolling_up_in_the_console_reads_older_lines_and_f_returns_to_th
         await pilot.press("f")
         await shows(pilot, f"line {LINES:06d}", "following")
         assert "000001" not in text(pilot)
+
+
+async def at_the_log(pilot: Pilot[None]) -> LogView:
+    await shows(pilot, f"line {LINES:06d}")
+    return pilot.app.screen.query_one(LogView)
+
+
+async def test_a_search_goes_on_in_the_file_where_the_answer_names_the_key(session: Session) -> None:
+    session.watch_host = lambda name: None  # type: ignore[method-assign]
+    async with console(session, (120, 40)) as pilot:
+        view = await at_the_log(pilot)
+        await pilot.press("slash", *"no such words", "enter")
+        await shows(pilot, "no match in memory; o reads the file")
+        assert view.model.follow
+        await pilot.press("o")
+        await shows(pilot, "no match up to the log's first line")
+        await pilot.press("f")
+        await shows(pilot, f"line {LINES:06d}", "following")
+        await pilot.press("slash", *"line 000777", "enter", "o")
+        await shows(pilot, "▶ine 000777", "MB further up")
+        numbers = [row.number for row in view.model.rows]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        await pilot.press("o")
+        await shows(pilot, "the log's first line is in memory already")
+
+
+async def test_a_search_in_the_file_is_bounded_goes_on_when_asked_and_stops_at_escape(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.watch_host = lambda name: None  # type: ignore[method-assign]
+    monkeypatch.setattr(log_older, "SEARCH_BYTES", (64 << 10, 64 << 10))
+    monkeypatch.setattr(log_older, "SEARCH_MOST", 128 << 10)
+    async with console(session, (120, 40)) as pilot:
+        view = await at_the_log(pilot)
+        await pilot.press("slash", *"line 000777", "enter", "o")
+        await shows(pilot, "o goes on")
+        stopped = view.model.older_start
+        assert stopped is not None
+        assert stopped > 0
+        await pilot.press("o")
+        await until(pilot, lambda: (view.model.older_start or 0) < stopped)
+        monkeypatch.setattr(log_older, "SEARCH_MOST", 64 << 20)
+        gate = asyncio.Event()
+        read = session.older_log
+
+        async def waits(*place: int, **more: int) -> Older:
+            await gate.wait()
+            return await read(*place, **more)  # type: ignore[arg-type]
+
+        await until(pilot, lambda: not view.older.busy)
+        monkeypatch.setattr(session, "older_log", waits)
+        await pilot.press("o")
+        await until(pilot, lambda: view.older.busy)
+        await pilot.press("escape")
+        await shows(pilot, "stopped: o goes on from here")
+        gate.set()
+        await pilot.press("o")
+        await shows(pilot, "▶ine 000777")
+
+
+async def test_older_lines_come_while_the_log_floods(session: Session) -> None:
+    """Lines are written all the time, faster than a chunk of the file is read."""
+    session.watch_host = lambda name: None  # type: ignore[method-assign]
+    (server_id,) = session.store.servers
+    path = session.store.servers[server_id].info.log_path
+    assert path is not None
+    written = LINES
+
+    async def flood() -> None:
+        nonlocal written
+        with Path(path).open("a") as log:
+            while True:
+                log.write("".join(PATH_LINE.format(n=n) + "\n" for n in range(written + 1, written + 401)))
+                log.flush()
+                written += 400
+                await asyncio.sleep(0.02)
+
+    async with console(session, (120, 40)) as pilot:
+        view = await at_the_log(pilot)
+        async with asyncio.TaskGroup() as group:
+            writer = group.create_task(flood())
+            seen = session.store.servers[server_id].log
+            await until(pilot, lambda: seen.seen > 12_000)
+            oldest = view.model.rows[0].text
+            await pilot.press("home")  # wherever the cursor is
+            await until(pilot, lambda: view.model.older_start is not None)
+            assert view.model.rows[0].text < oldest
+            top = view.model.rows[view.model.top].text
+            before = seen.seen
+            await until(pilot, lambda: seen.seen > before + 2_000)
+            assert view.model.rows[view.model.top].text == top, "the view moved while it was held"
+            await pilot.press("slash", *"line 000777", "enter", "o")
+            await shows(pilot, "▶ine 000777")
+            writer.cancel()
+        await pilot.press("end")
+        await shows(pilot, f"line {written:06d}", "following")
+
+
+async def test_a_long_piece_of_a_log_is_read_in_slices() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counter = asyncio.create_task(count())
+    lines = [PATH_LINE.format(n=n).encode() for n in range(10_000)]
+    records = await _parsed(engine_of("sglang").grammar(), lines)
+    counter.cancel()
+    assert len(records) == len(lines)
+    assert turns >= len(lines) // SLICE_LINES - 1

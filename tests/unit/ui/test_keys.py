@@ -8,8 +8,8 @@ import pytest
 from console_feed import Recorder, fill
 from console_screen import console, rows, shows, text, until
 from tokpit.ui.actions import SCREENS, actions_for, binding_id
-from tokpit.ui.app import run_app
 from tokpit.ui.keymap import own_keys
+from tokpit.ui.run import run_app
 from tokpit.ui.screens.cockpit import Cockpit
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,16 +10,25 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from console_screen import console, rows, shows, text, until
+from console_feed import run
+from console_screen import SIZES, console, rows, shows, text, until
 from console_snapshot import colours_of_the_theme, compare, snapshot
+from tokpit.domain.settings import Settings
+from tokpit.insight.changes import Change
+from tokpit.ops.host.deployments import Compared, Past
+from tokpit.ops.host.remembered import Deployment
 from tokpit.ops.records.replay import ReplaySession
+from tokpit.probes.environments import Found
+from tokpit.ui.screens.earlier import EarlierScreen
 from tokpit.ui.screens.help import HelpScreen
 from tokpit.ui.screens.launch import LaunchScreen
+from tokpit.ui.screens.plan import PlanScreen
 from tokpit.ui.screens.relaunch import RelaunchScreen
 from tokpit.ui.screens.sweep import SweepScreen
+from tokpit.ui.screens.tune import TuneScreen
+from tune_feed import REPORT, tuning
 
 RECORDING = Path(__file__).parents[2] / "data" / "demo.tokrec"
-SIZES = ((80, 24), (120, 36), (160, 45))
 THEMES = ("tokpit-dark", "tokpit-light")
 Show = Callable[[Pilot[Any]], Awaitable[None]]
 
@@ -77,6 +86,73 @@ async def sweep(pilot: Pilot[Any]) -> None:
     await shows(pilot, "steady")
 
 
+async def tune(pilot: Pilot[Any]) -> None:
+    await _tuned(pilot)
+    await shows(pilot, "searching", "left out: 3")
+
+
+async def tuned(pilot: Pilot[Any]) -> None:
+    await _tuned(pilot, phase="done", report=REPORT, left_s=None)
+    await shows(pilot, "Result")
+
+
+async def tune_form(pilot: Pilot[Any]) -> None:
+    app: Any = pilot.app
+    app.push_screen(TuneScreen(app.view, app.view.server_id))
+    await shows(pilot, "MTP steps")
+
+
+async def _tuned(pilot: Pilot[Any], **changes: object) -> None:
+    app: Any = pilot.app
+    made = tuning(app.view.server.info.label, app.view.server_id, t=app.view.now(), **changes)
+    app.session.store.tune(made)
+    await pilot.resize_terminal(*SIZES[-1])
+    app.push_screen(TuneScreen(app.view, app.view.server_id))
+
+
+async def plan(pilot: Pilot[Any]) -> None:
+    app: Any = pilot.app
+    app.push_screen(PlanScreen(app.view, [run()]))
+    await shows(pilot, "902,000 requests")
+
+
+EARLIER = (
+    Deployment(
+        source="log", where="/var/log/llm/vllm-8000.log", engine="vllm", t=1_795_000_000.0, version="0.31.0",
+        settings=Settings(model="/srv/models/Qwen3.6-27B", tp=2, context_len=32_768), resolved=True,
+    ),
+    Deployment(
+        source="unit", where="/etc/systemd/system/sglang-qwen.service", engine="sglang", t=1_795_600_000.0,
+        settings=Settings(model="/srv/models/Qwen3.6-27B-FP8", tp=2, spec_method="mtp", spec_steps=3, max_running=4,
+                          raw=("--schedule-policy", "lpm")),
+        argv=("python", "-m", "sglang.launch_server", "--model-path", "/srv/models/Qwen3.6-27B-FP8", "--tp", "2"),
+        env={"CUDA_VISIBLE_DEVICES": "0,1"}, version_now="0.5.11", state="disabled", changed_since=True,
+    ),
+    Deployment(
+        source="shell", where="~/.bash_history", engine="sglang", before=1_795_900_000.0,
+        settings=Settings(model="/srv/models/Qwen3.6-27B", spec_steps=1, hicache_gb=90.0),
+        argv=("python", "-m", "sglang.launch_server", "--model-path", "/srv/models/Qwen3.6-27B"),
+    ),
+)  # fmt: skip
+
+
+async def earlier(pilot: Pilot[Any]) -> None:
+    app: Any = pilot.app
+    screen = EarlierScreen(app.view, app.view.host)
+    app.push_screen(screen)
+    await shows(pilot, "Earlier servers on")
+    await until(pilot, lambda: not any(worker.is_running for worker in screen.workers))
+    changes = (
+        Change(name="spec steps", before="3", after="1", kind="setting"),
+        Change(name="SGLang", before="0.5.9", after="0.5.11", kind="place"),
+    )
+    pairs = (Compared(server=app.view.server.info, deployment=EARLIER[1], changes=changes),)
+    remarks = ("~/.zsh_history: inspection commands only",)
+    screen.fill(Past(host="demo", deployments=EARLIER, remarks=remarks, running=(), found=Found(), compared=pairs))
+    await pilot.press("down")
+    await shows(pilot, "sglang-qwen.service", "spec steps: 3 -> 1")
+
+
 async def help_(pilot: Pilot[Any]) -> None:
     app: Any = pilot.app
     app.push_screen(HelpScreen(app.view, "cockpit"))
@@ -85,7 +161,8 @@ async def help_(pilot: Pilot[Any]) -> None:
 
 SCREENS: dict[str, Show] = {
     "cockpit": cockpit, "fleet": fleet, "history": history, "diagnose": diagnose, "check": check, "launch": launch,
-    "launch-ready": started, "relaunch": relaunch, "sweep": sweep, "help": help_,
+    "launch-ready": started, "relaunch": relaunch, "sweep": sweep, "tune": tune, "tune-form": tune_form,
+    "tune-report": tuned, "plan": plan, "earlier": earlier, "help": help_,
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from textual import events
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
@@ -73,7 +74,10 @@ class Empty(Panel):
 class Cockpit(TimedScreen):
     """See the module docstring. Panels fold by size: the larger the terminal, the more charts."""
 
-    BINDINGS = bindings_for("cockpit")
+    BINDINGS = [  # noqa: RUF012 - as Textual has it
+        *bindings_for("cockpit"),
+        *(Binding(key, f"log('{key}')", show=False) for key in ("pageup", "pagedown", "home", "end")),
+    ]
     AUTO_FOCUS = "#tree"
     CSS = """
     Cockpit #left { width: 26; }
@@ -253,6 +257,16 @@ class Cockpit(TimedScreen):
         """Next or previous match."""
         self.query_one(LogView).find(step)
 
+    def action_older(self) -> None:
+        """On with the search in the log's file on the host."""
+        self.query_one(LogView).older.search()
+
+    def action_log(self, key: str) -> None:
+        """These keys move the log wherever the cursor is."""
+        log = self.query_one(LogView)
+        moves = {"home": log.action_top, "end": log.action_follow}
+        moves[key]() if key in moves else log.action_page(-1 if key == "pageup" else 1)
+
     def action_export(self) -> None:
         """Log, figures and screen, into files."""
         from tokpit.ui.exporting import export_cockpit
@@ -299,7 +313,7 @@ class Cockpit(TimedScreen):
         self._close_search()
 
     def on_key(self, event: events.Key) -> None:
-        """Escape closes the line and forgets the pattern; then it ends a zoom, then held time."""
+        """Escape closes the line and forgets the pattern; then it ends a search in the file, a zoom, held time."""
         line = self.query_one("#search", Input)
         if event.key != "escape":
             return
@@ -309,6 +323,8 @@ class Cockpit(TimedScreen):
             log = self.query_one(LogView)
             (log.filter if self._asked == "filter" else log.search)("")
             self._close_search()
+        elif self.query_one(LogView).older.cancel():
+            pass
         elif self._zoomed is not None:
             self.action_zoom()
         elif self.view.past is not None:

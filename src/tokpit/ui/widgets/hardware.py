@@ -40,7 +40,7 @@ class GpuPanel(Panel):
             more = f" of {len(job.nodes)}" if len(job.nodes) > 1 else ""
             title.append((f" {safe(job.nodes[0])}{more}", "dim"))
         record = self.view.gpus
-        return title, age_spans(self.view, record.t) if record is not None else []
+        return title, age_spans(self.view, record.t) if record is not None and record.gpus else []
 
     def body(self, width: int, height: int) -> Sequence[Row]:
         """As much of each GPU as fits: four rows, two, or one."""

@@ -61,6 +61,7 @@ class LogModel:
         """Only rows that match are shown, or only the others (`inverse`)."""
         self.inverse = False
         self.hit: int | None = None
+        self.around = False
         self.unseen = 0
         self.older_start: int | None = None
         """Byte at which the oldest row begins, once rows were read from disk; new rows are then only counted."""
@@ -175,19 +176,33 @@ class LogModel:
         if not self._all:
             return 0
         shift = self._all[0].number - 1 - lines
-        fresh = [
-            msgspec.structs.replace(line, number=line.number + shift) for record in records for line in split(record)
-        ]
+        fresh = [line for record in records for line in split(record, shift)]
         self.older_start, self._place = start, None
         shown = [line for line in fresh if self._shows(line)]
+        kept, gone = self._all[: self._keep], self._all[self._keep :]
+        self.polls += sum(line.poll for line in fresh) - sum(line.poll for line in gone)
         whole = self._whole
-        self._all = [*fresh, *self._all][: self._keep + len(fresh)]
-        self.polls = sum(line.poll for line in self._all)
-        self.rows = self._all if whole else [line for line in self._all if self._shows(line)]
+        self._all = [*fresh, *kept]
+        end = bisect_right(self.rows, kept[-1].number, key=lambda line: line.number)
+        self.rows = self._all if whole else [*shown, *self.rows[:end]]
         self.pause()
         self.top += len(shown)
         self.hit = self.hit + len(shown) if self.hit is not None else None
         return len(shown)
+
+    @property
+    def more_above(self) -> bool:
+        """Whether the file may hold lines above the oldest row."""
+        return bool(self._all) and self.older_start != 0
+
+    def match_above(self, count: int, height: int) -> bool:
+        """Go to the lowest match among the first `count` rows; whether there is one."""
+        for index in range(min(count, len(self.rows)) - 1, -1, -1):
+            if self._matches(index):
+                self.hit = index
+                self.top = max(0, index - height // 2)
+                return True
+        return False
 
     def go_to(self, number: int, height: int) -> None:
         """Hold still with the last row of that line number or below it as the last one in view, and mark it."""
@@ -205,8 +220,10 @@ class LogModel:
     def find(self, step: int, height: int) -> bool:
         """Go to the next (1) or previous (-1) row that matches, around the end; whether there is one.
 
-        Without a pattern an error matches: its first row, where it has several.
+        Without a pattern an error matches: its first row, where it has several. `around` tells whether the search
+        came over the end or the begin of what is in memory.
         """
+        self.around = False
         if not self.rows:
             return False
         top, shown = self.window(height)
@@ -215,7 +232,7 @@ class LogModel:
             index = (start + step * back) % len(self.rows)
             if self._matches(index):
                 self.pause(height)
-                self.hit = index
+                self.hit, self.around = index, not 0 <= start + step * back < len(self.rows)
                 if not self.top <= index < self.top + height:
                     self.top = max(0, index - height // 2)
                 return True
@@ -236,7 +253,7 @@ class LogModel:
 
     def _trim(self) -> None:
         extra = len(self._all) - self._keep
-        if extra < self._keep // 10:
+        if extra < self._keep // 100:
             return
         oldest = self._all[extra].number
         self.polls -= sum(line.poll for line in self._all[:extra])
@@ -258,14 +275,14 @@ def _compiled(text: str) -> tuple[re.Pattern[str], str]:
         return re.compile(re.escape(text), flags), f"not a regular expression ({problem}): searched as plain text"
 
 
-def split(record: LogRecord) -> list[LogLine]:
-    """A record as rows, one a line of it."""
+def split(record: LogRecord, shift: int = 0) -> list[LogLine]:
+    """A record as rows, one a line of it; `shift` is added to their numbers."""
     lines = record.lines or (record.text,)
-    poll = is_poll(record)
+    poll, first = is_poll(record), record.line + shift
     if len(lines) == 1:
-        return [LogLine(record.line, safe(lines[0]), record.level, record.kind, poll, False, record.fields)]
+        return [LogLine(first, safe(lines[0]), record.level, record.kind, poll, False, record.fields)]
     return [
-        LogLine(record.line + n, safe(text), record.level, record.kind, poll, n > 0, record.fields)
+        LogLine(first + n, safe(text), record.level, record.kind, poll, n > 0, record.fields)
         for n, text in enumerate(lines)
     ]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 
-from tokpit.errors import TokpitError
 from tokpit.store.live import LiveStore
 from tokpit.ui.text import Row, Span, crop, safe
 from tokpit.ui.view import View
 from tokpit.ui.widgets.log_model import LEVELS, LogLine, LogModel
+from tokpit.ui.widgets.log_older import OlderReader
 from tokpit.ui.widgets.panel import Panel
 
 _HEAD = re.compile(
@@ -23,6 +23,8 @@ _NUMBER = re.compile(r"(?<![\w.:/])-?\d+(?:\.\d+)?%?(?![.:/]?\w)")
 _LEVEL_STYLE = {"error": "log-error", "warning": "log-warning", "debug": "log-debug"}
 _SHOWN = {"all": "everything", "warning": "warnings and errors", "error": "errors only"}
 MAX_CELLS = 4000
+NARROW = 64
+"""A title of fewer cells has room for a note, or for where the view is."""
 
 
 class LogView(Panel, can_focus=True):
@@ -47,7 +49,7 @@ class LogView(Panel, can_focus=True):
         self.left = 0
         self.min_interval_s = 0.12
         self.note = ""
-        self._reading = False
+        self.older = OlderReader(self)
 
     def topics(self) -> Sequence[str]:
         """The log."""
@@ -74,16 +76,17 @@ class LogView(Panel, can_focus=True):
             left += [("  /", "dim"), (crop(safe(model.pattern.pattern), 24), "accent")]
         if self.note:
             left.append((f"  {self.note}", "warn"))
-        if not model.rows:
+        if not model.rows or (self.note and width < NARROW):
             return left, []
+        doing: Span = ("following", "good") if model.follow else ("paused", "warn")
+        new: Span = (f"  {model.unseen} new" if model.unseen and not model.follow else "", "warn")
+        if self.note:
+            return left, [doing, new]
         _, shown = model.window(self.inner_size().height)
-        where = f"{shown[-1].number} " if shown else ""
-        if model.follow:
-            return left, [(where, "dim"), ("following", "good")]
-        new = f"  {model.unseen} new" if model.unseen else ""
-        if model.older_start is not None:
-            where += f"from byte {model.older_start:,} on  ".replace(",", " ") if width >= 60 else ""
-        return left, [(where, "dim"), ("paused", "warn"), (new, "warn")]
+        where = f"{shown[-1].number} " if shown and shown[-1].number > 0 else ""  # what came before the watch has none
+        if model.older_start is not None and width >= NARROW:
+            where += f"from byte {model.older_start:,} on  ".replace(",", " ")
+        return left, [(where, "dim"), doing, new]
 
     def body(self, width: int, height: int) -> Sequence[Row]:
         """The rows on screen."""
@@ -133,43 +136,21 @@ class LogView(Panel, can_focus=True):
 
     # Acting --------------------------------------------------------------------------------
 
-    def _height(self) -> int:
+    @property
+    def height(self) -> int:
+        """Rows in view."""
         return max(1, self.inner_size().height)
 
     def action_scroll(self, step: int) -> None:
         """Line by line; above the oldest row, older ones are read from the host's disk."""
-        self.model.scroll(step, self._height())
+        self.model.scroll(step, self.height)
         self.redraw()
         if step < 0 and self.model.top == 0:
-            self._read_older(step)
-
-    def _read_older(self, step: int) -> None:
-        read = getattr(self.view.session, "older_log", None)
-        if read is None or self._reading or self.view.server_id is None or (place := self.model.before()) is None:
-            return
-        self._reading = True
-        self.run_worker(self._older(read, self.view.server_id, place, step), exit_on_error=False)
-
-    async def _older(self, read: Any, server_id: str, place: tuple[int, int], step: int) -> None:
-        self.note = "reading older lines …"
-        self.redraw()
-        note = ""
-        try:
-            found = await read(server_id, *place)
-            if server_id == self.view.server_id and self.model.before() == place:
-                self.model.prepend(found.records, found.lines, found.start)
-                self.model.scroll(step, self._height())
-                note = "the log's first line" if found.start == 0 and not found.lines else ""
-        except TokpitError as error:
-            note = error.message
-        finally:
-            self._reading = False
-            self.note = note
-            self.redraw()
+            self.older.read(step)
 
     def action_page(self, step: int) -> None:
         """Page by page."""
-        self.action_scroll(step * max(1, self._height() - 1))
+        self.action_scroll(step * max(1, self.height - 1))
 
     def action_top(self) -> None:
         """The oldest row held."""
@@ -177,6 +158,8 @@ class LogView(Panel, can_focus=True):
 
     def action_follow(self) -> None:
         """The end, and stay there."""
+        self.older.cancel()
+        self.note = ""
         self.model.resume()
         self.redraw()
 
@@ -190,12 +173,12 @@ class LogView(Panel, can_focus=True):
         server = self.view.server
         self._feed()
         line = server.log.line_at(t) if server is not None else None
-        self.model.go_to(line if line is not None else 0, self._height())
+        self.model.go_to(line if line is not None else 0, self.height)
         self.redraw()
 
     def chosen_text(self) -> str:
         """The marked row, or all rows in view."""
-        top, shown = self.model.window(self._height())
+        top, shown = self.model.window(self.height)
         hit = self.model.hit
         if hit is not None and top <= hit < top + len(shown):
             return self.model.rows[hit].text
@@ -223,8 +206,13 @@ class LogView(Panel, can_focus=True):
     def find(self, step: int) -> None:
         """Next or previous match; without a search the next or previous error."""
         self._feed()
-        found = self.model.find(step, self._height())
-        self.note = "" if found else "no error in the log" if self.model.pattern is None else "no match"
+        found, model = self.model.find(step, self.height), self.model
+        on = "; o reads the file" if self.older.possible and model.more_above else ""
+        if not found:
+            what = "no error" if model.pattern is None else "no match"
+            self.note = f"{what} in memory{on}" if on else f"{what} in the log"
+        else:
+            self.note = "" if not model.around else "on from the begin" if step > 0 else f"on from the end{on}"
         self.redraw()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:

@@ -1,0 +1,42 @@
+"""A flood is read in slices, between which the screen and its keys have their turn."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+
+from console_feed import server
+from tokpit.collect import log
+from tokpit.collect.log import SLICE_LINES, LogCounters, LogReader
+from tokpit.domain.hostspec import HostSpec
+from tokpit.domain.records import LogBatch, Record
+from tokpit.transport.local import LocalHost
+
+LINES = 20_000
+
+
+async def test_no_slice_takes_more_lines_than_it_may_however_much_comes_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log, "SLICE_S", 1e9)  # by the clock alone everything would be one slice
+    heard: list[Record] = []
+    counters = LogCounters()
+    reader = LogReader(LocalHost(HostSpec(name="local", local=True)), server(), heard.append, counters)
+    seen = [0]
+
+    async def others() -> None:
+        while True:
+            seen.append(counters.lines)
+            await asyncio.sleep(0)
+
+    turn = asyncio.create_task(others())
+    await reader.take(0, b"".join(b"line %d of a flood\n" % n for n in range(LINES)))
+    reader.close()
+    turn.cancel()
+    seen.append(counters.lines)
+    assert counters.lines == LINES
+    assert max(after - before for before, after in itertools.pairwise(seen)) <= SLICE_LINES
+    records = [one.text for batch in heard if isinstance(batch, LogBatch) for one in batch.records]
+    assert records == [f"line {n} of a flood" for n in range(LINES)]

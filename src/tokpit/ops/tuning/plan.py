@@ -15,7 +15,7 @@ from tokpit.domain.tuning import Choice, LeftOut
 from tokpit.engines.base import Engine, FlagSpec
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import TargetError, TokpitError, UsageError
-from tokpit.insight.roofline import Roofline, roofline
+from tokpit.insight.roofline import Roofline, stream_roofline
 from tokpit.ops.host import environment
 from tokpit.ops.host.schema import installed_schema
 from tokpit.ops.lifecycle import managers, relaunch, stop
@@ -235,7 +235,7 @@ async def _roofline(session: Session, ready: Ready) -> Roofline | None:
         context["gpus"] = [gpu.name for gpu in gpus.gpus]
     try:
         facts = facts_of(Run(id="", kind="", target="", started_at=0.0, engine=spec.engine, context=context))
-        return roofline(facts)
+        return stream_roofline(facts)
     except TokpitError:
         return None
 

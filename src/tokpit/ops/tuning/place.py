@@ -88,10 +88,15 @@ class Place:
         self._journal.add("start", line=line, **ends)
         self._ours.add(line)
         if standing is None:
-            done = await self.command("server.launch", plan=plan, timeout_s=self._timeout_s)
+            done = await self.command("server.launch", plan=plan, clear=True, timeout_s=self._timeout_s)
         else:
             done = await self.command(
-                "server.relaunch", server_id=standing.id, plan=plan, rollback=False, timeout_s=self._timeout_s
+                "server.relaunch",
+                server_id=standing.id,
+                plan=plan,
+                rollback=False,
+                clear=True,
+                timeout_s=self._timeout_s,
             )
         server = done.server
         assert isinstance(server, ServerInfo)

@@ -81,7 +81,7 @@ class Refusals:
         return Cap(value, words)
 
 
-async def look(session: Session, experiment: Experiment, folder: Path) -> Ready:
+async def look(session: Session, experiment: Experiment) -> Ready:
     """Look at everything before anything is touched.
 
     Raises UsageError for an experiment that cannot be run, TargetError, LaunchError where the server could not be
@@ -89,9 +89,9 @@ async def look(session: Session, experiment: Experiment, folder: Path) -> Ready:
     """
     checked(experiment)
     asked = read_args(experiment.sweep_args())
-    info = await resolve_server(session, experiment.target)
+    info = await find_server(session, experiment.target)
     first = await first_of(session, info)
-    check_none_open(folder, first)
+    check_none_open(session.journals, first.spec.host, first.port)
     space = experiment.space()
     notes = []
     levels = tuple(sorted(set(asked.levels)))
@@ -195,15 +195,33 @@ def _check_can_be_restarted(info: ServerInfo) -> None:
         )
 
 
-def check_none_open(folder: Path, first: First) -> None:
-    """Raises UsageError where an experiment on this port is under way or was cut off: this is not its first server."""
+async def find_server(session: Session, target: str) -> ServerInfo:
+    """The server that is to be restarted. Where none runs because an experiment was cut off, UsageError says so.
+
+    Raises TargetError, HostError as well.
+    """
+    try:
+        return await resolve_server(session, target)
+    except TargetError:
+        host, _, port = target.partition(":")
+        check_none_open(session.journals, host, int(port) if port.isdigit() else None)
+        raise
+
+
+def check_none_open(folder: Path, host: str, port: int | None) -> None:
+    """Raises UsageError where an experiment on this port is under way or was cut off: this is not its first server.
+
+    `port` None: on any port of the host.
+    """
     for entry in entries(folder):
-        if entry.state == "ended" or (entry.host, entry.port) != (first.spec.host, first.port):
+        if entry.state == "ended" or entry.host != host or (port is not None and entry.port != port):
             continue
         if entry.state == "running":
             raise UsageError(f"experiment {entry.id} is under way on this server, in another tokpit")
+        where = f" {entry.where}" if entry.where else ""
         raise UsageError(
-            f"experiment {entry.id} on this server was cut off, and its first server was not put back",
+            f"experiment {entry.id} on {entry.host}:{entry.port} was cut off{where}, and its first server was not put "
+            "back",
             hint=f"go on with: tokpit tune --resume {entry.id}, or put it back with: tokpit tune --restore {entry.id}",
         )
 

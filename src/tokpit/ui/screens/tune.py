@@ -111,12 +111,11 @@ class TuneScreen(PumpedScreen):
             plan.update(content(_WELCOME if untouched else said))
             return
         plan.set_class(False, "off")
-        count = experiment.space().size
-        what = "candidate" if count == 1 else "candidates"
         plan.update(
             content(
-                f"{count} {what} before rules and memory are asked. ^s looks at the server and its host and shows "
-                "restarts and minutes; nothing is restarted before you agree. The first server is put back at the end."
+                f"{experiment.space().told} before rules and memory are asked. ^s looks at the server and its host and "
+                "shows restarts and minutes; nothing is restarted before you agree. "
+                "The first server is put back at the end."
             )
         )
 

@@ -24,6 +24,8 @@ from tokpit.ui.widgets.levels import COLUMNS, LevelsChart, level_text
 from tokpit.ui.widgets.panel import Panel
 
 LIMIT = 200
+CHART_ROWS = 8
+"""Fewer say nothing."""
 _STATUS = {"done": "good", "failed": "bad", "stopped": "warn", "running": "accent"}
 
 
@@ -71,13 +73,13 @@ class HistoryScreen(PumpedScreen):
     BINDINGS = bindings_for("history")
     CSS = """
     HistoryScreen .heading { text-style: bold; color: $primary; padding: 0 1; height: 1; }
-    HistoryScreen DataTable { height: auto; max-height: 40%; min-height: 5; background: $background; }
+    HistoryScreen DataTable { height: auto; max-height: 40%; min-height: 3; background: $background;
+        scrollbar-size-horizontal: 0; }
     HistoryScreen #none { height: auto; padding: 1 2; color: $text-muted; display: none; }
     HistoryScreen LevelsChart { height: 1fr; min-height: 5; }
     HistoryScreen RunPanel { height: 1fr; }
     HistoryScreen.empty DataTable, HistoryScreen.empty Panel { display: none; }
     HistoryScreen.empty #none, HistoryScreen.empty Footer { display: block; }
-    HistoryScreen.low LevelsChart { display: none; }
     HistoryScreen ComparePanel { display: none; }
     HistoryScreen.comparing ComparePanel { display: block; height: 2fr; }
     HistoryScreen.comparing DataTable { max-height: 25%; }
@@ -112,8 +114,16 @@ class HistoryScreen(PumpedScreen):
         self.action_reload()
 
     def on_resize(self) -> None:
-        """The chart needs height."""
-        self.set_class(self.size.height < 34, "low")
+        """The run keeps what it needs, the chart takes the rest."""
+        self._fold()
+
+    def _fold(self) -> None:
+        panel, chart = self.query_one(RunPanel), self.query_one(LevelsChart)
+        room = self.size.height - 2 - min(len(self.runs) + 1, self.size.height * 2 // 5)
+        wanted = len(panel.body(max(20, self.size.width - 4), 1000)) + 2
+        self.set_class(room - CHART_ROWS < min(wanted, 8) and self.pair() is None, "low")
+        panel.styles.height = "1fr" if self.has_class("low") else min(wanted, room - CHART_ROWS)
+        chart.display = not self.has_class("low")
 
     def action_reload(self) -> None:
         """Read the stored runs again."""
@@ -167,6 +177,7 @@ class HistoryScreen(PumpedScreen):
         if pair is not None and (compare.pair is None or compare.pair[0].id != pair[0].id):
             self.run_worker(self._noise(pair[0]), exit_on_error=False)
         panel.run, compare.pair = run, pair
+        self._fold()
         for one in (panel, compare, self.query_one(LevelsChart)):
             one.redraw()
 

@@ -299,8 +299,10 @@ async def _(d: Drive) -> None:
 
 
 def goes(number: str, kind: type[Any]) -> None:
-    @effect(f"go('{number}')", "cockpit", "fleet", "history", "check", "diagnose")
+    @effect(f"go('{number}')", "cockpit", "fleet", "history", "check", "diagnose", "sweep", "tune")
     async def _(d: Drive) -> None:
+        if isinstance(d.app.focused, Input):
+            d.screen.set_focus(None)  # in a field it is a figure
         stays = isinstance(d.screen, kind)
         await d.opens(kind)
         assert (d.app.screen is d.screen) is stays

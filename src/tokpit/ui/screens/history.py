@@ -16,12 +16,12 @@ from tokpit.ui import figures
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.screens.base import PumpedScreen, open_history, tell
 from tokpit.ui.screens.pickruns import PICKED
-from tokpit.ui.text import Row, content, crop, fit, safe
+from tokpit.ui.text import Row, Span, content, crop, fit, safe
 from tokpit.ui.view import View, model_name
 from tokpit.ui.widgets.compare import ComparePanel
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.levels import COLUMNS, LevelsChart, level_text
-from tokpit.ui.widgets.panel import Panel
+from tokpit.ui.widgets.scrolled import ScrolledPanel
 
 LIMIT = 200
 CHART_ROWS = 8
@@ -29,7 +29,7 @@ CHART_ROWS = 8
 _STATUS = {"done": "good", "failed": "bad", "stopped": "warn", "running": "accent"}
 
 
-class RunPanel(Panel):
+class RunPanel(ScrolledPanel):
     """One run: its levels and its context."""
 
     ages = False
@@ -42,9 +42,10 @@ class RunPanel(Panel):
         """Id and status."""
         if self.run is None:
             return [("run", "title")], []
-        return [(safe(self.run.id), "title")], [(self.run.status, _STATUS.get(self.run.status, "dim"))]
+        status: Span = (self.run.status, _STATUS.get(self.run.status, "dim"))
+        return [(safe(self.run.id), "title")], [*self.place(), ("  ", "fg"), status]
 
-    def body(self, width: int, height: int) -> Sequence[Row]:
+    def all_rows(self, width: int) -> Sequence[Row]:
         """Levels first, then what was frozen with them."""
         run = self.run
         if run is None:
@@ -63,7 +64,8 @@ class RunPanel(Panel):
             rows.append([("note ", "dim"), (safe(run.note), "fg")])
         for key, value in run.context.items():
             if isinstance(value, (str, int, float)) and value != "":
-                rows.append([(fit(safe(key), 16), "dim"), (crop(safe(value), max(4, width - 16)), "fg")])
+                said = f"{value:.4g}" if isinstance(value, float) else safe(value)
+                rows.append([(fit(safe(key), 16), "dim"), (crop(said, max(4, width - 16)), "fg")])
         return rows
 
 
@@ -120,7 +122,7 @@ class HistoryScreen(PumpedScreen):
     def _fold(self) -> None:
         panel, chart = self.query_one(RunPanel), self.query_one(LevelsChart)
         room = self.size.height - 2 - min(len(self.runs) + 1, self.size.height * 2 // 5)
-        wanted = len(panel.body(max(20, self.size.width - 4), 1000)) + 2
+        wanted = len(panel.all_rows(max(20, self.size.width - 4))) + 2
         self.set_class(room - CHART_ROWS < min(wanted, 8) and self.pair() is None, "low")
         panel.styles.height = "1fr" if self.has_class("low") else min(wanted, room - CHART_ROWS)
         chart.display = not self.has_class("low")

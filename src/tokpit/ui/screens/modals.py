@@ -13,13 +13,14 @@ from textual.widgets import Button, Input, Static
 
 from tokpit.domain.text import mask_secrets
 from tokpit.ui.session_protocol import ConfirmRequest
-from tokpit.ui.text import content
+from tokpit.ui.text import content, wrap
 
 _CSS = """
 {name} { align: center middle; background: $background 60%; }
 {name} #box { width: 90%; max-width: 110; height: auto; max-height: 90%; background: $surface;
     border: round $primary; padding: 1 2; }
-{name} #lines { height: auto; max-height: 14; margin: 1 0; background: $background; padding: 0 1; }
+{name} #what { height: auto; margin-top: 1; scrollbar-size-vertical: 1; }
+{name} #lines { height: auto; background: $background; padding: 0 1; }
 {name} .title { text-style: bold; }
 {name} .risk { color: $warning; }
 {name} .destructive { color: $error; text-style: bold; }
@@ -27,16 +28,29 @@ _CSS = """
 {name} Input:focus { background: $primary 30%; }
 {name} #buttons { height: auto; margin-top: 1; align-horizontal: right; }
 {name} Button { margin-left: 2; min-width: 12; }
+{name}.low #box { padding: 0 1; max-height: 100%; }
+{name}.low Input, {name}.low #buttons, {name}.low #what { margin-top: 0; }
 """
 
 
+LOW = 34
+"""Terminals with fewer rows get a question without empty lines."""
+
+
 class ConfirmScreen(ModalScreen[bool]):
-    """Cancel has the focus; a destructive command wants its word typed first."""
+    """Cancel has the focus; a destructive command wants its word typed first.
+
+    However much there is to read, the question and its buttons stay in view: warnings and lines scroll.
+    """
 
     AUTO_FOCUS = "#cancel"
 
     CSS = _CSS.replace("{name}", "ConfirmScreen")
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", show=False),
+        *(Binding(key, f"read({step})", show=False) for key, step in
+          (("up", -1), ("down", 1), ("pageup", -8), ("pagedown", 8), ("home", -9999), ("end", 9999))),
+    ]  # fmt: skip
 
     def __init__(self, request: ConfirmRequest) -> None:
         super().__init__()
@@ -48,11 +62,11 @@ class ConfirmScreen(ModalScreen[bool]):
         with Vertical(id="box"):
             yield Static(content(request.title), classes="title")
             yield Static(content(risk_text(request.risk)), classes="destructive" if request.typed_word else "risk")
-            for warning in request.warnings:
-                yield Static(content(f"! {warning}"), classes="risk")
-            if request.lines:
-                with VerticalScroll(id="lines", can_focus=False):
-                    yield Static(content("\n".join(mask_secrets(line) for line in request.lines)))
+            with VerticalScroll(id="what", can_focus=False):
+                for warning in request.warnings:
+                    yield Static(content(f"! {warning}"), classes="risk")
+                if request.lines:
+                    yield Static(content("\n".join(mask_secrets(line) for line in request.lines)), id="lines")
             if request.typed_word:
                 yield Static(content(f"Type {request.typed_word} to go on:"))
                 yield Input(id="word", placeholder=request.typed_word, compact=True, select_on_focus=False)
@@ -63,6 +77,19 @@ class ConfirmScreen(ModalScreen[bool]):
     def on_mount(self) -> None:
         """A word that must be typed locks the button."""
         self.query_one("#go", Button).disabled = bool(self.request.typed_word)
+
+    def on_resize(self) -> None:
+        """What is to be read gets the room that the question leaves."""
+        low = self.size.height < LOW
+        self.set_class(low, "low")
+        title = len(wrap(self.request.title, max(10, min(110, self.size.width * 9 // 10) - 6)))
+        fixed = title + 1 + 3 + (2 if self.request.typed_word else 0) + (2 if low else 8)
+        room = self.size.height if low else self.size.height * 9 // 10
+        self.query_one("#what").styles.max_height = max(3, room - fixed)
+
+    def action_read(self, step: int) -> None:
+        """Up or down in what is to be read."""
+        self.query_one("#what").scroll_relative(y=step, animate=False)
 
     def on_key(self, event: events.Key) -> None:
         """What is typed goes into the line although Cancel has the focus."""

@@ -43,7 +43,8 @@ class RunPanel(ScrolledPanel):
         if self.run is None:
             return [("run", "title")], []
         status: Span = (self.run.status, _STATUS.get(self.run.status, "dim"))
-        return [(safe(self.run.id), "title")], [*self.place(), ("  ", "fg"), status]
+        place = self.place()
+        return [(safe(self.run.id), "title")], [*place, ("  " if place else "", "fg"), status]
 
     def all_rows(self, width: int) -> Sequence[Row]:
         """Levels first, then what was frozen with them."""

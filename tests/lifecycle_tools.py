@@ -40,7 +40,18 @@ if os.environ.get("FAKE_FAILS") and rank == os.environ.get("FAKE_FAILS_RANK", ra
     worker.kill()
     sys.exit(1)
 
+def stays():  # told to end, and takes its time: while the file is there
+    path = os.environ.get("FAKE_STAYS", "")
+    if path and os.path.exists(path):
+        open(path + ".asked", "w").close()
+        while os.path.exists(path):
+            time.sleep(0.02)
+
 def end(number, frame):
+    threading.Thread(target=leave).start()  # the port goes on being served
+
+def leave():
+    stays()
     if not os.environ.get("FAKE_STUBBORN"):
         worker.terminate()
         worker.wait()
@@ -71,6 +82,8 @@ class Api(http.server.BaseHTTPRequestHandler):
             return
         self.answer({"choices": [{"text": " Paris"}], "usage": {"completion_tokens": 1}})
     def stream(self, tokens):
+        streams.append(1)
+        hold(len(streams))
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
@@ -87,7 +100,22 @@ class Api(http.server.BaseHTTPRequestHandler):
     def log_message(self, *words):
         pass
 
+streams = []
+
+def hold(number):  # while the file is there, every stream after as many as it says waits
+    path = os.environ.get("FAKE_HOLD", "")
+    while path:
+        try:
+            with open(path) as file:
+                allowed = int(file.read())
+        except OSError:
+            return
+        if number <= allowed:
+            return
+        time.sleep(0.02)
+
 while os.environ.get("FAKE_GATE") and not os.path.exists(os.environ["FAKE_GATE"]):
+    open(os.environ["FAKE_GATE"] + ".waits", "w").close()
     time.sleep(0.02)
 lanes = threading.Semaphore(int(flag("--max-num-seqs", "64")))
 print("INFO 11-30 03:00:01 [api_server.py:1] vLLM API server version 0.30.1", flush=True)

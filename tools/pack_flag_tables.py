@@ -16,11 +16,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from tokpit.engines import version as versions
 from tokpit.engines.flagkit.dump import MARK
 from tokpit.engines.flagkit.kinds import kind_of
+from tokpit.engines.llamacpp import helptext
 
 Row = dict[str, Any]
 ATTRIBUTES = ("flags", "dest", "type", "default", "choices", "nargs")
@@ -42,44 +45,13 @@ def rows_of(text: str) -> list[Row]:
 
 def from_help(row: Row) -> Row:
     """A row read from help text in the words of the other dumps."""
-    placeholder = row["arg"]
-    options = [flag for flag in row["flags"] if flag.startswith("--")] or row["flags"]
-    nargs: int | None = 0 if placeholder is None else None
-    choices = None
-    if placeholder == "START END":
-        nargs = 2
-    elif (
-        placeholder
-        and placeholder[0] in "[{<"
-        and placeholder[-1] in "]}>"
-        and ("|" in placeholder or "," in placeholder)
-    ):
-        inner = placeholder[1:-1].replace("|", ",").split(",")
-        choices = inner if all(part.isalnum() for part in inner) and placeholder[0] != "<" else None
-    kind = "bool" if nargs == 0 else "int" if placeholder == "N" and _whole(row["default"]) else "str"
-    return {
-        "flags": row["flags"],
-        "dest": options[0].lstrip("-").replace("-", "_"),
-        "type": kind,
-        "default": row["default"],
-        "choices": choices,
-        "nargs": nargs,
-    }
-
-
-def _whole(default: Any) -> bool:
-    return isinstance(default, str) and default.lstrip("-").isdigit()
+    spec = helptext.spec(row["flags"], row["arg"], row["default"])
+    return json.loads(msgspec.json.encode(spec))
 
 
 def ordered(flags: list[str]) -> list[str]:
-    """Long options first, then negations, then short ones: the first one names the flag."""
-
-    def rank(item: tuple[int, str]) -> tuple[int, int]:
-        index, flag = item
-        long = flag.startswith("--") or not flag.startswith("-")
-        return (0 if long and not flag.startswith("--no-") else 1 if long else 2, index)
-
-    return [flag for _, flag in sorted(enumerate(flags), key=rank)]
+    """Long options first, then negations, then short ones: the first one names the flag; positionals as they are."""
+    return list(helptext.ordered(flags)) if flags[0].startswith("-") else flags
 
 
 def plain(value: Any) -> Any:

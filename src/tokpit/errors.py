@@ -13,6 +13,7 @@ TokpitError
 │   └── RemoteFailed      a remote command answered with an unexpected status
 ├── TargetError           no such server, or more than one fits                               exit 4
 ├── LaunchError           the server cannot be or was not started                             exit 5
+│   ├── EndedAtOnce       it was gone at the first look; carries its pid and start time
 │   └── StartFailed       it ran and failed; carries the verdict
 ├── StopError             the process is not the recorded one, or would not end               exit 6
 ├── LoadError             a sweep cannot run (dead server, nothing measured)                  exit 7
@@ -95,6 +96,14 @@ class LaunchError(TokpitError):
     """The server cannot be started, or was not."""
 
     exit_code = 5
+
+
+class EndedAtOnce(LaunchError):
+    """The process was started and was gone at the first look; `start_ticks` as in /proc/PID/stat."""
+
+    def __init__(self, message: str, *, pid: int, pgid: int, start_ticks: int, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.pid, self.pgid, self.start_ticks = pid, pgid, start_ticks
 
 
 class StartFailed(LaunchError):

@@ -2,15 +2,17 @@
 
     python tests/byhand/llamacpp.py LLAMA_SERVER MODEL.gguf [--save FOLDER]
 
-Starts the server on a free port of this machine, loads it, compares what its log and its metrics page say with what the
-clients counted, lets starts fail in four ways, and ends it with SIGKILL. Prints a line a check; exit status 1 if one is
-wrong. `--save` keeps the logs, from which excerpts for tests/data/real_logs can be cut.
+Starts the server on a free port of this machine, loads it, compares what its log and its metrics page say with what
+the clients counted, lets starts fail in four ways, and ends it with SIGKILL; then has tokpit launch it, sweep past its
+slots and stop it. Prints a line a check; exit status 1 if one is wrong. `--save` keeps the logs, from which excerpts
+for tests/data/real_logs can be cut.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import signal
 import socket
@@ -33,6 +35,8 @@ from tokpit.engines.registry import engine
 
 LLAMA = engine("llamacpp")
 SLOTS, EACH, TOKENS = 2, 3, 24
+LEVELS = (1, 2, 4, 8)
+SOURCES = Path(__file__).parents[2] / "src"
 LIMIT_S = 300.0
 
 
@@ -181,6 +185,61 @@ def failures(checks: Checks, binary: str, model: str, folder: Path) -> None:
             checks.that(name.removeprefix("llamacpp-"), verdict and verdict.code, code)
 
 
+def through_tokpit(checks: Checks, binary: str, model: str, folder: Path) -> None:
+    """tokpit's own commands: a launch, a sweep past the slots with what it finds, the server's counters, a stop."""
+    port, home = free_port(), folder / "tokpit"
+    folders = dict.fromkeys(("TOKPIT_CONFIG_DIR", "TOKPIT_STATE_DIR", "TOKPIT_CACHE_DIR"), str(home))
+    env = {**os.environ, **folders, "HOME": str(home), "PYTHONPATH": str(SOURCES)}
+    home.mkdir()
+
+    def tokpit(name: str, *words: str) -> Any:
+        argv = [sys.executable, "-m", "tokpit", name, "--json", *words]
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+        checks.that(f"tokpit {name}", done.returncode, 0)
+        if done.returncode:
+            checks.note(done.stderr[-1000:])
+        return json.loads(done.stdout or "null")
+
+    def counter() -> float:
+        page = LLAMA.metrics(ask(f"http://127.0.0.1:{port}{LLAMA.http.metrics}"))
+        return page.values.get("gen_tokens_total", 0.0)
+
+    flags = ("-np", str(SLOTS), "-c", "4096", "-t", "1", "--metrics")
+    launched = ("local", "llamacpp", "--yes", "--program", binary, "--model", model, "--port", str(port))
+    made = tokpit("launch", *launched, "--", *flags)
+    if made is None:
+        return
+    try:
+        checks.note(f"ready after {made['ready_s']} s: " + ", ".join(step["label"] for step in made["milestones"]))
+        row = next(row for row in tokpit("ps", "local")["servers"] if row["port"] == port)
+        wanted = subprocess.run(LLAMA.version_command(binary), capture_output=True, text=True, check=False).stdout
+        checks.that("ps tells its build", row["version"], wanted.strip())
+        before = counter()
+        words = ("-c", ",".join(map(str, LEVELS)), "-n", "16", "--max-tokens", "64", "--temperature", "0")
+        run = tokpit("sweep", f"local:{port}", *words, "--warmup", "0")
+        levels = run["levels"]
+        checks.that("all are ok", [level["ok"] for level in levels], [16] * len(LEVELS))
+        counted = sum(round(level["avg_output"] * level["ok"]) for level in levels)
+        checks.that("tokens of the clients against the server's counter", counter() - before, float(counted))
+        for level in levels:
+            c, result = level["concurrency"], level["result"]
+            checks.note(f"C={c}: {level['output_tps']:.1f} tok/s, {result['server_running']} running, "
+                        f"{result['server_queued']} queued")  # fmt: skip
+        above = [level for level in levels if level["concurrency"] > SLOTS]
+        checks.that("running at most", {level["result"]["server_running"] for level in above}, {SLOTS})
+        queues = [level["result"]["server_queued"] for level in above]
+        checks.that("queued is C - slots", queues, [level["concurrency"] - SLOTS for level in above])
+        said = [f"{item['code']}: {item['claim']} {item['arithmetic']}" for item in run["context"]["findings"]]
+        for text in said:
+            checks.note(text)
+        checks.that("the plateau names the slots", any(f"= {SLOTS}" in t and "QUEUE" in t for t in said), wanted=True)
+        changed = tokpit("relaunch", f"local:{port}", "--yes", "--max-running", str(SLOTS + 1))
+        checks.that("relaunched on its port", changed and changed["port"], port)
+    finally:
+        done = tokpit("stop", f"local:{port}", "--yes")
+        checks.that("stopped by", done and done["signal"], "TERM")
+
+
 def main() -> int:
     """The checks in order; 1 if one was wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -195,6 +254,7 @@ def main() -> int:
         flags(checks, options.binary)
         serving(checks, options.binary, options.model, folder)
         failures(checks, options.binary, options.model, folder)
+        through_tokpit(checks, options.binary, options.model, folder)
     sys.stdout.write(f"{checks.wrong} wrong\n")
     return 1 if checks.wrong else 0
 

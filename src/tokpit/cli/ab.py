@@ -16,6 +16,7 @@ from tokpit.cli.settings_options import given_settings, setting_options
 from tokpit.cli.signals import Signals
 from tokpit.domain.text import sanitize
 from tokpit.errors import UsageError
+from tokpit.insight.words import within
 
 if TYPE_CHECKING:
     from tokpit.ops.session import Session
@@ -123,7 +124,7 @@ def _show(done: Compared) -> None:
     for number, block in enumerate(done.blocks, 1):
         rates = {point.concurrency: point for point in block.points}
         cells = [f"{rates[c].tps:.1f}" if c in rates else None for c in levels]
-        rows.append((number, block.side, f"{block.value:.4g} ±{block.half:.2g}", *cells))
+        rows.append((number, block.side, within(block.value, block.half), *cells))
     table(
         ("BLOCK", "SIDE", done.unit.upper(), *(f"C={c} tok/s" for c in levels)),
         rows,

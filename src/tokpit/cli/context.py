@@ -56,11 +56,13 @@ class Options:
 
 async def ask_confirm(request: ConfirmRequest) -> bool:
     """Show what will run and ask once, on stderr, so that stdout stays clean."""
-    click.echo(f"{request.title}:", err=True)
+    from tokpit.domain.text import mask_secrets
+
+    click.echo(mask_secrets(f"{request.title}:"), err=True)
     for line in request.lines:
-        click.echo(f"    {line}", err=True)
+        click.echo(mask_secrets(f"    {line}"), err=True)
     for warning in request.warnings:
-        click.echo(f"  warning: {warning}", err=True)
+        click.echo(mask_secrets(f"  warning: {warning}"), err=True)
     try:
         if request.typed_word:
             word = await asyncio.to_thread(

@@ -15,17 +15,32 @@ from tokpit.domain.records import Operation
 from tokpit.domain.text import sanitize
 
 if TYPE_CHECKING:
+    from tokpit.ops.gate import ConfirmRequest
     from tokpit.ops.session import Session
 
 
 @asynccontextmanager
 async def show_operations(session: Session) -> AsyncIterator[None]:
-    """Print new steps and levels of every operation while the context is open."""
+    """Print new steps and levels of every operation while the context is open; a question gets lines of its own."""
     printer = _Printer(session)
     task = asyncio.create_task(printer.loop())
+    ask = session.confirm
+
+    async def confirm(request: ConfirmRequest) -> bool:
+        assert ask is not None
+        printer.look()
+        printer.clear()
+        printer.quiet = True
+        try:
+            return await ask(request)
+        finally:
+            printer.quiet = False
+
+    session.confirm = confirm if ask is not None else None
     try:
         yield
     finally:
+        session.confirm = ask
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         printer.look()
@@ -45,10 +60,13 @@ class _Printer:
         """What a log says of a milestone gets one line of a terminal; the log has the rest."""
         self._dirty = False
         self._said: dict[str, str] = {}
+        self.quiet = False
+        """Nothing is printed: the person is asked something."""
 
     async def loop(self) -> None:
         while True:
-            self.look()
+            if not self.quiet:
+                self.look()
             await asyncio.sleep(0.2)
 
     def look(self) -> None:

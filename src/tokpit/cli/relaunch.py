@@ -25,7 +25,7 @@ from tokpit.cli.settings_options import given_settings, setting_options
 )
 @click.option("-e", "--env", "env", multiple=True, metavar="NAME=VALUE", help="Environment variable; repeatable.")
 @click.option("--force", is_flag=True, help="Start although the checks refuse.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask, and clear away what a failed start leaves.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.pass_obj
 def relaunch(options: Options, /, **values: Any) -> None:

@@ -58,11 +58,13 @@ def as_json_row(done: Stopped) -> dict[str, object]:
 
 def show_stopped(done: Stopped) -> None:
     """Print how a server ended and what it left."""
+    from tokpit.ops.lifecycle.stop import counted
+
     if done.server.job is not None:
         click.echo(f"job {done.server.job.id} is over: {done.signal}, after {done.elapsed_s:.1f} s")
         return
     click.echo(
-        f"{done.server.label} is gone: {len(done.members)} processes, {done.signal}, after {done.elapsed_s:.1f} s"
+        f"{done.server.label} is gone: {counted(len(done.members))}, {done.signal}, after {done.elapsed_s:.1f} s"
     )
     if done.gpu_before_mib is not None and done.gpu_after_mib is not None:
         word = "given back" if not done.gpu_after_mib else "STILL HELD in part"

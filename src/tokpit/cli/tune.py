@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from tokpit.cli.context import Options
 from tokpit.cli.errors import INTERRUPTED
@@ -19,6 +20,7 @@ from tokpit.errors import StoreError, UsageError
 if TYPE_CHECKING:
     from tokpit.domain.tuning import Tuning
     from tokpit.ops.session import Session
+    from tokpit.store.journal import Entry
     from tokpit.tune.experiment import Experiment
 
 _STOPPED = (
@@ -62,10 +64,18 @@ _STOPPED = (
               "(default).")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=float, metavar="S", help="For one start.  [default: 1800]")
 @click.option("--dry-run", is_flag=True, help="Show the plan and what is left out; touch nothing.")
-@click.option("--report", "report", type=click.Path(dir_okay=False), metavar="FILE", help="Write the report there.")
+@click.option(
+    "--report",
+    "report",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write the report there, in the format of its ending: .md, .html (with charts), .csv or .json.",
+)
 @click.option("--resume", metavar="ID", help="Go on with an experiment that was cut off.")
 @click.option("--restore", metavar="ID", help="Put the first server of an experiment that was cut off back.")
-@click.option("--show", metavar="ID", help="Print the report of an experiment that has ended.")
+@click.option(
+    "--show", metavar="ID", help="Print the report of an experiment that has ended, or write it with --report."
+)
 @click.option("--list", "listed", is_flag=True, help="List experiments and whether their first server is back.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -86,7 +96,7 @@ def tune(options: Options, /, **values: Any) -> int | None:
     if values["listed"]:
         return _list(options.session().journals, values["as_json"])
     if values["show"]:
-        return _show(options.session().journals, values["show"], values["as_json"])
+        return _show(options.session().journals, values["show"], values["report"], values["as_json"])
     if sum(bool(values[name]) for name in ("resume", "restore", "dry_run")) > 1:
         raise UsageError("--resume, --restore and --dry-run exclude each other")
     if values["restore"]:
@@ -139,6 +149,11 @@ def read_vary(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 async def _tune(session: Session, experiment: Experiment | None, values: dict[str, Any]) -> int:
+    from tokpit.ops.records.report import format_of
+    from tokpit.ops.tuning.reports import export
+
+    if values["report"]:
+        format_of(values["report"], None)  # a format that there is none of is said before anything is restarted
     if values["dry_run"]:
         assert experiment is not None
         return await _dry_run(session, experiment, values["as_json"])
@@ -155,14 +170,12 @@ async def _tune(session: Session, experiment: Experiment | None, values: dict[st
         return INTERRUPTED
     if values["report"]:
         try:
-            Path(values["report"]).write_text(done.report, encoding="utf-8")
-        except OSError as error:
-            raise StoreError(
-                f"the report cannot be written to {values['report']}: {error.strerror}",
-                hint=f"it is kept: tokpit tune --show {done.id}",
-            ) from error
+            export(session.journals, done.id, Path(values["report"]))
+        except StoreError as error:
+            error.hint = f"it is kept: tokpit tune --show {done.id} --report FILE"
+            raise
     if values["as_json"]:
-        to_json(done)
+        to_json(msgspec.structs.replace(done, page=""))
     else:
         click.echo(sanitize_lines(done.report))
     return INTERRUPTED if signals.heard else 0
@@ -208,26 +221,26 @@ def _list(folder: Path, as_json: bool) -> int:
     if not found:
         click.echo("no experiment was made yet; begin with: tokpit tune HOST:PORT --vary SETTING=VALUES", err=True)
         return 0
-    words = {"running": "under way", "open": "CUT OFF: resume or restore it", "ended": "ended"}
     rows = [
-        (e.id, time.strftime("%Y-%m-%d %H:%M", time.localtime(e.t)), f"{e.host}:{e.port}", e.title, words[e.state])
+        (e.id, time.strftime("%Y-%m-%d %H:%M", time.localtime(e.t)), f"{e.host}:{e.port}", e.title, _state(e))
         for e in found
     ]
     table(("EXPERIMENT", "BEGAN", "SERVER", "WHAT", "STATE"), rows)
     return 0
 
 
-def _show(folder: Path, text: str, as_json: bool) -> int:
-    from tokpit.store.journal import Journal
+def _state(entry: Entry) -> str:
+    cut_off = " ".join(filter(None, ("CUT OFF", entry.where)))
+    return {"running": "under way", "open": f"{cut_off}; resume or restore it", "ended": "ended"}[entry.state]
 
-    journal = Journal.find(folder, text)
-    ended = [event.data for event in journal.events() if event.kind == "end" and "tuning" in event.data]
-    if not ended:
-        raise UsageError(
-            f"experiment {journal.id} has no report: it was cut off or put back before its end",
-            hint=f"go on with: tokpit tune --resume {journal.id}" if journal.first() is not None else "",
-        )
-    tuning = ended[-1]["tuning"]
+
+def _show(folder: Path, text: str, path: str | None, as_json: bool) -> int:
+    from tokpit.ops.tuning.reports import ended, export
+
+    tuning = ended(folder, text)["tuning"]
+    if path:
+        export(folder, text, Path(path))
+        return 0
     to_json(tuning) if as_json else click.echo(sanitize_lines(str(tuning.get("report", ""))))
     return 0
 

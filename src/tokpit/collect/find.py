@@ -141,11 +141,12 @@ def orphans_of(table: ProcessTable) -> tuple[Orphan, ...]:
 
 async def ask_version(host: Host, info: ServerInfo) -> str | None:
     """The installed version of the server's engine, None where it cannot be told. Raises HostError on a lost link."""
-    if not info.python or info.container is not None:
+    engine = registry.engine(info.engine)
+    if info.container is not None or (engine.interpreted and not info.python):
         return None  # the same path means another file inside a container
-    command = registry.engine(info.engine).version_command("TOKPIT_PYTHON")
+    command = engine.version_command("TOKPIT_PYTHON")
     words = " ".join('"$python"' if word == "TOKPIT_PYTHON" else quote([word]) for word in command)
-    python = info.python
+    python = info.python or f"/proc/{info.pid}/exe"  # the very file that runs, whatever lies at its path now
     if "/" in python:
         find = f"python={quote([posixpath.join(info.cwd or '/', python)])}"
     else:

@@ -96,7 +96,11 @@ def decode_lines(data: bytes) -> list[str]:
 
 def mask_secrets(text: str) -> str:
     """`text` with API keys, tokens and passwords in flags, headers and environment settings replaced by `***`."""
-    return _SECRET.sub(lambda m: m.group(1) + "***", text)
+    return _SECRET.sub(lambda m: m.group(1) + MASK, text)
+
+
+MASK = "***"
+"""What stands for a secret wherever it is shown or stored."""
 
 
 _SECRET = re.compile(

@@ -105,3 +105,5 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     report: str = ""
     """Markdown, once it is over."""
+    page: str = ""
+    """The same as one HTML file, with charts."""

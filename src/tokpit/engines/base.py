@@ -162,6 +162,8 @@ class Engine(Protocol):
     """How the environment variables that change its ways begin."""
     drains: bool
     """TERM to its main process alone lets open requests end; to its workers as well it cuts them off."""
+    interpreted: bool
+    """A Python interpreter runs it; else its executable is asked for the version."""
 
     @property
     def traces(self) -> Traces:
@@ -188,6 +190,10 @@ class Engine(Protocol):
 
     def version_command(self, python: str) -> tuple[str, ...]:
         """argv that prints the installed version of this engine and nothing else, in under a second (no import)."""
+        ...
+
+    def read_help(self, text: str) -> FlagSchema:
+        """The flags that its executable's `--help` prints; empty for an engine that an interpreter runs."""
         ...
 
     def default_program(self, prefix: str, version: str | None) -> tuple[str, ...]:

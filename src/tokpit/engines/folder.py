@@ -26,6 +26,7 @@ class FolderEngine:
     process_words: Sequence[str] = ()
     env_prefixes: Sequence[str] = ()
     drains: bool = False
+    interpreted: bool = True
 
     @property
     def host_cache_reserve_bytes(self) -> int | None:
@@ -61,6 +62,10 @@ class FolderEngine:
     def version_command(self, python: str) -> tuple[str, ...]:
         """See Engine."""
         return process.version_command(python, self.packages[0])
+
+    def read_help(self, text: str) -> FlagSchema:
+        """See Engine."""
+        return () if self.interpreted else cast(FlagSchema, self._part("helptext").read_help(text))
 
     def default_program(self, prefix: str, version: str | None) -> tuple[str, ...]:
         """See Engine."""

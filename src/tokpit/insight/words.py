@@ -18,6 +18,11 @@ def num(value: float, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def within(value: float, half: float) -> str:
+    """A value with the half width of its interval: `885.9 ± 290`."""
+    return f"{num(value, 4)} ± {num(half, 2)}"
+
+
 def seconds(value: float, digits: int = 3) -> str:
     """A duration: `52 ms`, `2.8 s`, `22 s`, `40 min`."""
     if abs(value) < 1:

@@ -182,6 +182,10 @@ class CrewRun:
         """Output tokens until now."""
         return self._sum("tokens")
 
+    def chunks_so_far(self) -> int:
+        """Pieces of text until now."""
+        return int(self._sum("chunks"))
+
     def recent_tps(self) -> float:
         """Output tokens/s over the last five real seconds of progress."""
         now, tokens = self.elapsed_s(), self.tokens_so_far()

@@ -46,6 +46,8 @@ class Progress:
     tokens: float
     elapsed_s: float
     eta_s: float | None
+    chunks: int = 0
+    """Pieces of text until now. They are counted as they come; `tokens` follows once the first request has ended."""
 
 
 @dataclass(frozen=True)

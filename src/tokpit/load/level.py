@@ -148,8 +148,11 @@ class LevelRun:
     def tokens_so_far(self) -> float:
         """Output tokens until now; those of running requests are estimated from their chunks."""
         per_chunk = self._done_tokens / self._done_chunks if self._done_chunks else 1.0
-        chunks = self._late_chunks + sum(len(x.stamps) for x in self.in_flight)
-        return self._done_tokens + per_chunk * chunks
+        return self._done_tokens + per_chunk * (self.chunks_so_far() - self._done_chunks)
+
+    def chunks_so_far(self) -> int:
+        """Pieces of text until now, of all requests."""
+        return self._done_chunks + self._late_chunks + sum(len(x.stamps) for x in self.in_flight)
 
     def recent_tps(self) -> float:
         """Output tokens/s over the last five real seconds of progress."""

@@ -271,6 +271,7 @@ class _Sweep:
                 running=run.running,
                 tps=run.recent_tps(),
                 tokens=run.tokens_so_far(),
+                chunks=run.chunks_so_far(),
                 elapsed_s=elapsed,
                 eta_s=eta,
             )

@@ -110,7 +110,7 @@ class _Worker:
 
     def _progress(self, run: Any) -> None:
         figures = {"done": run.done, "ok": run.ok, "failed": run.failed, "running": run.running}
-        self._put({"progress": {**figures, "tokens": run.tokens_so_far()}})
+        self._put({"progress": {**figures, "tokens": run.tokens_so_far(), "chunks": run.chunks_so_far()}})
 
     def _put(self, data: dict[str, Any], raw: bytes = b"") -> None:
         self._writer.put(frame(data, raw))

@@ -6,7 +6,7 @@ from tokpit.errors import UsageError
 from tokpit.ops import fleet
 from tokpit.ops.check import run as check
 from tokpit.ops.gate import Command, Risk
-from tokpit.ops.lifecycle import adopt, launch, relaunch, stop
+from tokpit.ops.lifecycle import adopt, launch, leftovers, relaunch, stop
 from tokpit.ops.sweep import run as sweep
 from tokpit.ops.tuning import ab
 from tokpit.ops.tuning import start as tuning
@@ -38,6 +38,13 @@ COMMANDS: tuple[Command, ...] = (
         prepare=relaunch.prepare,
         keys=("r",),
         contexts=("server",),
+    ),
+    Command(
+        id="server.clear",
+        title="Clear away a failed start",
+        help="End what outlived a failed start and remove the files that it left in /dev/shm.",
+        risk=Risk.CHANGE,
+        prepare=leftovers.prepare,
     ),
     Command(
         id="server.adopt",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tokpit.domain.settings import Settings
+from tokpit.domain.text import MASK
 from tokpit.store.masking import masked
 
 
@@ -24,7 +25,8 @@ class Change(msgspec.Struct, frozen=True):
             "not given" if value is None else masked({self.name: value})[self.name]
             for value in (self.before, self.after)
         )
-        return f"{self.name}: {before} -> {after}"
+        other = " (another one)" if before == after != "not given" else ""
+        return f"{self.name}: {before} -> {after}{other}"
 
 
 def differences(before: Settings, after: Settings) -> tuple[Change, ...]:
@@ -41,9 +43,15 @@ def differences(before: Settings, after: Settings) -> tuple[Change, ...]:
 def map_differences(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
     """Differences of two mappings, by name."""
     names = dict.fromkeys((*before, *after))
-    return tuple(
-        Change(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)
-    )
+    changes = (Change(name, before.get(name), after.get(name)) for name in names)
+    return tuple(change for change in changes if change.before != change.after and not _hidden(change))
+
+
+def _hidden(change: Change) -> bool:
+    """Whether one side was stored without its secret, so that nobody can tell whether it is another one."""
+    if change.before is None or change.after is None or MASK not in f"{change.before} {change.after}".split():
+        return False
+    return bool(masked({change.name: change.before}) == masked({change.name: change.after}))
 
 
 def flags_of(words: Sequence[str]) -> dict[str, str]:

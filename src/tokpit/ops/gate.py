@@ -128,9 +128,10 @@ async def _audited(session: Session, command: Command, prepared: Prepared, lines
         raise
     finally:
         _tell_store(session, command, prepared, lines, outcome, detail)
-        await history.audit_outcome(entry, outcome=outcome, detail=detail, duration_s=time.monotonic() - started)
+        took_s = time.monotonic() - started
+        await history.audit_outcome(entry, outcome=outcome, detail=detail, duration_s=took_s)
         if command.risk in {Risk.CHANGE, Risk.DESTRUCTIVE} and prepared.host:
-            await _tell_host(session, command, prepared, outcome, detail)
+            await _tell_host(session, command, prepared, outcome, detail, took_s)
 
 
 def _tell_store(
@@ -155,7 +156,9 @@ def _tell_store(
     )
 
 
-async def _tell_host(session: Session, command: Command, prepared: Prepared, outcome: str, detail: str) -> None:
+async def _tell_host(
+    session: Session, command: Command, prepared: Prepared, outcome: str, detail: str, took_s: float
+) -> None:
     """Leave a line on the host too, for others who work there; a host that cannot take it is no reason to fail."""
     from tokpit.ops.lifecycle.adopt import audit_line
     from tokpit.store.history import getpass_user
@@ -168,6 +171,8 @@ async def _tell_host(session: Session, command: Command, prepared: Prepared, out
         outcome=outcome,
         detail=detail,
         at=time.time(),
+        duration_s=took_s,
+        lines=prepared.lines,
     )
     try:
         async with asyncio.timeout(_TELL_S):

@@ -7,7 +7,8 @@ not. What was recorded before a stop is what must be gone after it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -52,18 +53,32 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # One `cat` for all processes; the name in brackets may hold spaces and brackets, so the last `) ` ends it.
-_TABLE = r"""cat /proc/[0-9]*/stat 2>/dev/null | awk '{
+_READ = r"""cat /proc/[0-9]*/stat 2>/dev/null | awk -v root=%d '{
   line = $0; at = 0
   while ((i = index(substr(line, at + 1), ") ")) > 0) at += i
   if (!at) next
   split(substr(line, at + 2), f, " ")
-  print substr(line, 1, index(line, " ") - 1), f[2], f[3], f[4], f[20], f[1] }'
+  pid = substr(line, 1, index(line, " ") - 1)
+  row = pid " " f[2] " " f[3] " " f[4] " " f[20] " " f[1]
 """
+_ALL = _READ + "  print row }'"
+_OWN = (
+    _READ
+    + r"""  rows[pid] = row; parent[pid] = f[2]
+  if (pid == root || f[3] == root || f[4] == root) own[pid]
+} END {
+  do { more = 0; for (p in parent) if (!(p in own) && parent[p] in own) { own[p]; more = 1 } } while (more)
+  for (p in own) print rows[p] }'"""
+)
 
 
-def family_script(pid: int) -> str:
-    """POSIX sh that prints every process of the host in short, and the control groups of `pid`."""
-    return f"{mark('stat')}\n{_TABLE}{mark('cgroup')}\ncat /proc/{pid:d}/cgroup 2>/dev/null\n{mark('end')}\n"
+def family_script(pid: int, *, alone: bool = False) -> str:
+    """POSIX sh that prints every process of the host in short, and the control groups of `pid`.
+
+    `alone`: only its own group and session and the descendants of all these, for who asks again and again.
+    """
+    table = (_OWN if alone else _ALL) % pid
+    return f"{mark('stat')}\n{table}\n{mark('cgroup')}\ncat /proc/{pid:d}/cgroup 2>/dev/null\n{mark('end')}\n"
 
 
 def parse_processes(text: str) -> dict[int, Member]:
@@ -101,6 +116,25 @@ def tree_of(output: str, pids: Iterable[int]) -> Family:
     """These processes (as far as they live) and their descendants, from the output of `family_script`."""
     table = {k: m for k, m in parse_processes(sections(output).get("stat", "")).items() if m.state not in "ZX"}
     found = _with_descendants(table, {pid for pid in pids if pid in table})
+    return Family(members=tuple(table[key] for key in sorted(found)))
+
+
+def survivors_of(output: str, pid: int, start_ticks: int, pgid: int, seen: Mapping[int, int]) -> Family:
+    """What outlived a process that is gone, from the output of `family_script`.
+
+    `seen`: pid and start time of what was in its family before. Besides these: its group and session, where it led
+    them, for their number is given to nobody else while a member lives; and the descendants of all.
+    """
+    table = {key: member for key, member in parse_processes(sections(output).get("stat", "")).items()
+             if member.state not in "ZX"}  # fmt: skip
+    roots = {key for key, ticks in seen.items() if key in table and table[key].start_ticks == ticks}
+    if pgid == pid and pid not in table:
+        roots |= {
+            member.pid
+            for member in table.values()
+            if pid in (member.pgid, member.sid) and member.start_ticks >= start_ticks
+        }
+    found = _with_descendants(table, roots)
     return Family(members=tuple(table[key] for key in sorted(found)))
 
 
@@ -171,12 +205,59 @@ def shm_script(pids: Sequence[int]) -> str:
 
 def leftover_script(paths: Sequence[str]) -> str:
     """POSIX sh that prints which of these files still exist, with their sizes."""
-    import shlex
-
     return (
         f"for f in {shlex.join(paths)}; do "
         '[ -e "$f" ] && printf "%s %s\\n" "$(wc -c <"$f" | tr -d " ")" "$f"; done\nexit 0\n'
     )
+
+
+# Only what lies in the folder itself: people keep models in folders of their own below it.
+_FREE = rf"""
+[ -f "$since" ] || exit 0
+held=$({{ grep -o '{_SHM}/.*' /dev/null /proc/[0-9]*/maps; ls -l /proc/[0-9]*/fd; }} 2>/dev/null | awk -v but="$but" '
+  {{ split($0, part, "/"); file = "" }}
+  /^\/proc\/[0-9]+\/fd:$/ {{ at = part[3]; next }}
+  /^\/proc\/[0-9]+\/maps:/ {{ pid = part[3]; file = substr($0, index($0, ":") + 1) }}
+  / -> \/dev\/shm\// {{ pid = at; file = substr($0, index($0, " -> ") + 4) }}
+  file != "" && index(but, " " pid " ") == 0 {{ print file }}' | sort -u)
+for f in "$@"; do
+  case ${{f#{_SHM}/}} in */*) continue;; esac
+  [ -n "$(find "$f" -type f -user "$(id -u)" -newer "$since" 2>/dev/null)" ] || continue
+  printf '%s\n' "$held" | grep -Fqx -e "$f" && continue
+  size=$(wc -c <"$f" | tr -d " ")
+"""
+
+
+def free_shm_script(paths: Sequence[str], since: str, *, but: Sequence[int] = (), remove: bool = False) -> str:
+    """POSIX sh that prints which of these files in /dev/shm are the login's, newer than a file, and held by nobody.
+
+    `since`: that file as a shell word; where it is not there, nothing is printed. `but`: processes that do not count.
+    `remove`: removes what it prints.
+    """
+    pids = " ".join(str(int(pid)) for pid in but)
+    return (
+        f'since={since}\nbut=" {pids} "\nset -- {shlex.join(paths)}\n{_FREE}'
+        f"""  {'rm -f -- "$f" && ' if remove else ""}printf '%s %s\\n' "$size" "$f"\ndone\nexit 0\n"""
+    )
+
+
+def titles_script(pids: Sequence[int]) -> str:
+    """POSIX sh that prints a line a process: its pid and its command line, words apart by a space."""
+    listed = " ".join(str(int(pid)) for pid in pids)
+    return (
+        f"for p in {listed}; do t=$(tr '\\000\\n' '  ' <\"/proc/$p/cmdline\" 2>/dev/null) && "
+        'printf "%s %s\\n" "$p" "$t"; done\nexit 0\n'
+    )
+
+
+def parse_titles(output: str) -> dict[int, str]:
+    """Command lines by pid, safe to show, secrets as they are."""
+    found = {}
+    for line in output.splitlines():
+        pid, _, title = line.partition(" ")
+        if pid.isdecimal():
+            found[int(pid)] = sanitize(title).strip()
+    return found
 
 
 def parse_shm(output: str) -> tuple[SharedFile, ...]:

@@ -59,7 +59,7 @@ for name in os.listdir(R):
     pid, ppid, comm = int(name), int(f[1]), raw[i + 1:j]
     row[pid] = (ppid, f[2], f[3], f[19], f[21], f[0], comm)
     kids.setdefault(ppid, []).append(pid)
-    if ppid == 2 or pid == 2:
+    if int(f[6]) & 0x200000:  # PF_KTHREAD: a thread of the kernel
         continue
     line = rd(R + "/" + name + "/cmdline")
     if not line or MARK.encode() in line:

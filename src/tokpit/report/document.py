@@ -65,7 +65,13 @@ class Code(msgspec.Struct, frozen=True):
     text: str
 
 
-Block = Chart | Table | Paragraph | Claim | Code
+class Points(msgspec.Struct, frozen=True):
+    """Short lines under one another."""
+
+    items: Sequence[str]
+
+
+Block = Chart | Table | Paragraph | Claim | Code | Points
 
 
 class Section(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from tokpit.report.document import Block, Chart, Claim, Code, Document, Paragraph, Table
+from tokpit.report.document import Block, Chart, Claim, Code, Document, Paragraph, Points, Table
 from tokpit.report.svg import svg
 
 _CSS = """
@@ -99,11 +99,13 @@ def _blocks(blocks: Sequence[Block]) -> list[str]:
     return parts
 
 
-def _block(block: Table | Paragraph | Claim | Code) -> str:
+def _block(block: Table | Paragraph | Claim | Code | Points) -> str:
     if isinstance(block, Paragraph):
         return f'<p class="{block.tone}">{escape(block.text)}</p>' if block.tone else f"<p>{escape(block.text)}</p>"
     if isinstance(block, Code):
         return f"<pre>{escape(block.text)}</pre>"
+    if isinstance(block, Points):
+        return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in block.items)}</ul>"
     return _table(block) if isinstance(block, Table) else _claim(block)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from tokpit.insight.words import num
-from tokpit.report.document import Block, Chart, Claim, Code, Document, Paragraph, Table
+from tokpit.report.document import Block, Chart, Claim, Code, Document, Paragraph, Points, Table
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
+_SPECIAL = re.compile(r"([\\`*\[\]<|~]|(?<!-)>|(?<!\w)_|_(?!\w))")
+"""What Markdown would take for its own wherever it stands: an underscore inside a word and an arrow are none of it."""
 
 
 def markdown(document: Document) -> str:
@@ -29,6 +30,11 @@ def markdown(document: Document) -> str:
 
 def plain(text: str) -> str:
     """Text with every sign escaped that Markdown would take for its own."""
+    return re.sub(r"^#", r"\\#", _cell(text))
+
+
+def _cell(text: str) -> str:
+    """The same for a cell of a table, where a # begins no heading."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
@@ -39,9 +45,11 @@ def _block(block: Block) -> list[str]:
     if isinstance(block, Code):
         fence = "````" if "```" in block.text else "```"
         return [f"{fence}text", block.text, fence]
+    if isinstance(block, Points):
+        return [f"- {plain(item)}" for item in block.items]
     if isinstance(block, Table):
-        rows = [[plain(cell) if cell is not None else "–" for cell in row] for row in block.rows]
-        return [*_table([plain(name) for name in block.head], rows, block.right), *_note(block.note)]
+        rows = [[_cell(cell) if cell is not None else "–" for cell in row] for row in block.rows]
+        return [*_table([_cell(name) for name in block.head], rows, block.right), *_note(block.note)]
     if isinstance(block, Chart):
         return _chart(block)
     return _claim(block)
@@ -67,7 +75,7 @@ def _chart(chart: Chart) -> list[str]:
         return [f"{plain(chart.title)}:", "", *told]
     xs = sorted({x for curve in chart.curves for x in curve.xs})
     known = [dict(zip(curve.xs, curve.ys, strict=True)) for curve in chart.curves]
-    head = [plain(chart.x_label), *(f"{plain(c.label)} ({plain(chart.unit)})" for c in chart.curves)]
+    head = [plain(chart.x_label), *(f"{_cell(c.label)} ({plain(chart.unit)})" for c in chart.curves)]
     rows = [[f"{x:g}", *(num(values[x], 4) if x in values else "–" for values in known)] for x in xs]
     return [f"{plain(chart.title)}:", "", *_table(head, rows, frozenset(range(len(head))))]
 

@@ -33,7 +33,10 @@ class First(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One line. `t`: UTC seconds; `kind`: `begin`, `start`, `trial`, `phase`, `note`, `restored`, `end`."""
+    """One line. `t`: UTC seconds; `kind`: `begin`, `phase`, `start`, `trial`, `note`, `restored`, `end`.
+
+    `phase` tells in `words` what is done from now on, as a clause that begins with "while".
+    """
 
     t: float
     kind: str
@@ -41,7 +44,10 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """What a list shows. `state`: `running`, `open` (its tokpit is gone, its server not put back), `ended`."""
+    """What a list shows. `state`: `running`, `open` (its tokpit is gone, its server not put back), `ended`.
+
+    `where`: what it does, or did when it was cut off, as a clause.
+    """
 
     id: str
     host: str
@@ -49,6 +55,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     t: float
     state: str
+    where: str = ""
 
 
 class Journal:
@@ -176,6 +183,7 @@ class Journal:
             title=str(begin.data.get("title", "")),
             t=begin.t,
             state=state,
+            where=next((str(event.data["words"]) for event in reversed(events) if event.kind == "phase"), ""),
         )
 
     def _held_elsewhere(self) -> bool:

@@ -15,7 +15,8 @@ import msgspec
 
 from tokpit.domain.settings import LaunchState
 from tokpit.domain.text import decode_line
-from tokpit.errors import LaunchError, RemoteFailed, StopError, UsageError
+from tokpit.errors import EndedAtOnce, LaunchError, RemoteFailed, StopError, UsageError
+from tokpit.store.masking import masked
 from tokpit.transport.base import Host
 from tokpit.transport.methods import Container, start_lines
 
@@ -44,7 +45,6 @@ while [ ! -s "$TOKPIT_WHO" ]; do
   sleep 0.1 2>/dev/null || sleep 1
 done
 read -r pid pgid ticks < "$TOKPIT_WHO"
-rm -f -- "$TOKPIT_WHO"
 {after}boot=
 if [ -r /proc/sys/kernel/random/boot_id ]; then read -r boot < /proc/sys/kernel/random/boot_id; fi
 umask 077
@@ -53,7 +53,10 @@ file=$states/$pid-$ticks.json
   printf '%s' {head}
   printf ',"pid":%s,"pgid":%s,"start_ticks":%s,"boot_id":"%s","started_at":%s}}\\n' \\
     "$pid" "$pgid" "$ticks" "$boot" "$(date +%s)"
-}} > "$file.part" && mv -f -- "$file.part" "$file" || exit 5
+}} > "$file.part" || {{ rm -f -- "$TOKPIT_WHO"; exit 5; }}
+touch -r "$TOKPIT_WHO" "$file.part" 2>/dev/null  # older than all that the server makes
+rm -f -- "$TOKPIT_WHO"
+mv -f -- "$file.part" "$file" || exit 5
 cat "$file"
 """
 
@@ -121,8 +124,9 @@ async def start_detached(
     `method` is one of `methods.METHODS`; `handle` names the unit, tmux session or container. stdout and stderr are
     appended to `log_path` (parents created, `~/` is the remote home). Values of `env` are on no command line and in no
     file (by systemd and tmux: in one that the started shell removes before anything else). That it lives on is checked
-    over a second channel after the first is closed. Raises LaunchError if the process did not start or ended at once,
-    RemoteFailed if folders cannot be written, UsageError for a name in `env` that is no environment variable.
+    over a second channel after the first is closed. Raises LaunchError if the process did not start, EndedAtOnce if it
+    was gone at once, RemoteFailed if folders cannot be written, UsageError for a name in `env` that is no environment
+    variable.
     """
     if not argv:
         raise UsageError("There is no command to start.")
@@ -133,7 +137,7 @@ async def start_detached(
     known = {
         "version": 1,
         "engine": engine,
-        "argv": list(argv),
+        "argv": masked(list(argv)),  # a copy on disk must not hold its keys
         "log_path": log_path,
         "port": port,
         "method": method,
@@ -158,12 +162,15 @@ async def start_detached(
         if done.status == 3:
             raise RemoteFailed(f"{host.name}: the start was not prepared: {said}", status=3)
         raise LaunchError(f"{host.name}: {argv[0]} was not started: {said}", hint=f"See {log_path}.")
-    state = msgspec.json.decode(done.stdout, type=LaunchState)
+    state = msgspec.structs.replace(msgspec.json.decode(done.stdout, type=LaunchState), argv=tuple(argv))
     if not await process_alive(host, state.pid, state.start_ticks):
         tail = await host.run(f"tail -n 1 -- {_home(log_path)}")
-        await remove_state(host, state, state_dir=state_dir)
         said = decode_line(tail.stdout.strip()) or "it wrote nothing"
-        raise LaunchError(f"{host.name}: {argv[0]} ended at once: {said}", hint=f"See {log_path}.")
+        await remove_state(host, state, state_dir=state_dir)
+        raise EndedAtOnce(
+            f"{host.name}: {argv[0]} ended at once: {said}",
+            pid=state.pid, pgid=state.pgid, start_ticks=state.start_ticks, hint=f"See {log_path}.",
+        )  # fmt: skip
     return state
 
 
@@ -229,6 +236,11 @@ async def remove_state(host: Host, state: LaunchState, *, state_dir: str | None 
     """Forget a recorded launch; the process is not touched. Raises RemoteFailed."""
     script = f'states={_folder(state_dir)}\nrm -f -- "$states/{state.pid:d}-{state.start_ticks:d}.json"'
     await host.run(script, check=True)
+
+
+def state_word(pid: int, start_ticks: int) -> str:
+    """The path of a launch's record as a shell word."""
+    return f'"{STATE_DIR}/{pid:d}-{start_ticks:d}.json"'
 
 
 def _folder(state_dir: str | None) -> str:

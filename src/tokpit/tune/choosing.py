@@ -13,6 +13,8 @@ from tokpit.tune.knowledge import Knowledge
 from tokpit.tune.score import Score, pooled, score
 from tokpit.tune.space import key_of
 
+MOST_GIVEN_UP = 0.1
+
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate with all that was measured of it."""
@@ -54,11 +56,20 @@ def standings(trials: Iterable[Trial], knowledge: Knowledge) -> list[Standing]:
 
 
 def ahead(found: Sequence[Standing], knowledge: Knowledge, noise: float) -> Standing | None:
-    """The candidate to take: of those that tie with the best, the most capable; the first server where it is one."""
+    """The candidate to take: of those that tie with the best, the most capable; the first server where it is one.
+
+    Where intervals are wide, nearly all tie: capability is not bought with more than MOST_GIVEN_UP of the best value.
+    """
     if not found:
         return None
     best = found[0]
-    tied = [s for s in found if s is best or (not s.cut and ties(s.score, best.score, noise))]
+    least = (1 - MOST_GIVEN_UP) * (best.score.value or 0.0)
+    tied = [
+        s
+        for s in found
+        if s is best
+        or (not s.cut and ties(s.score, best.score, noise) and (s.first or (s.score.value or 0.0) >= least))
+    ]
     # The server as it ran goes first among equals: a change that brings nothing is not made.
     return max(tied, key=lambda s: (capability(knowledge.settings(s.choice), knowledge.cap(s.choice).value), s.first))
 

@@ -34,7 +34,7 @@ def before(
 ) -> Times:
     """An estimate from earlier restarts (seconds) and from a stored sweep's rates by concurrency (tok/s)."""
     if restarts_s:
-        restart, restart_from = float(median(restarts_s)), f"median of {len(restarts_s)} earlier starts here"
+        restart, restart_from = float(median(restarts_s)), _median_of(len(restarts_s), "earlier start", " here")
     else:
         restart, restart_from = USUAL_RESTART_S, "assumed: no earlier start on this host is known"
     known = bool(rates)
@@ -73,10 +73,14 @@ def measured(times: Times, trials: Iterable[Trial]) -> Times:
     sweeps = [t.measure_s for t in done if t.measure_s and t.status == "measured"]
     changes: dict[str, Any] = {}
     if restarts:
-        changes |= {"restart_s": float(median(restarts)), "restart_from": f"median of {len(restarts)} starts"}
+        changes |= {"restart_s": float(median(restarts)), "restart_from": _median_of(len(restarts), "start")}
     if sweeps:
-        changes |= {"sweep_s": float(median(sweeps)), "sweep_from": f"median of {len(sweeps)} sweeps"}
+        changes |= {"sweep_s": float(median(sweeps)), "sweep_from": _median_of(len(sweeps), "sweep")}
     return msgspec.structs.replace(times, **changes)
+
+
+def _median_of(count: int, what: str, where: str = "") -> str:
+    return f"median of {count} {what}s{where}" if count > 1 else f"one {what}{where}"
 
 
 def minutes(seconds: float) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from tokpit.domain.settings import Settings
 from tokpit.domain.tuning import Choice, CurvePoint, LeftOut, Trial, Value
 from tokpit.insight.roofline import Roofline
+from tokpit.insight.words import within
 from tokpit.tune.experiment import Objective
 from tokpit.tune.score import Score, half_of, score
 from tokpit.tune.space import Space, key_of, settings_of, words_of
@@ -22,6 +23,8 @@ HOST_CACHE = frozenset({"hicache_gb", "kv_offload_gib", "hicache_ratio", "hicach
 DEMAND = ("state_slots", "max_running", "spec_steps", "kv_tokens")
 """What takes more GPU memory the larger it is."""
 _MODELLED = CAPACITY | HOST_CACHE | {"spec_steps", "tp"}
+_FULL = 0.9
+"""A gauge that is read once a second may miss the moment at which all ran."""
 _HOST_CODES = ("HOST_MEM", "HICACHE", "HOST_OOM", "SHM")
 _GPU_CODES = ("OOM", "NO_KV", "NO_STATE", "WEIGHTS_TOO")
 
@@ -110,7 +113,7 @@ class Knowledge:
                 continue
             running = self.running(trial.choice, point.concurrency)
             seen = round(point.running) if point.running else None
-            if seen and seen < min(point.concurrency, predicted.value or point.concurrency):
+            if seen and seen < _FULL * min(point.concurrency, predicted.value or point.concurrency):
                 # Fewer ran than were there to run: memory, not the cap, held them back.
                 self._limited.append((trial.choice, seen))
                 running = min(running, seen)
@@ -165,7 +168,7 @@ class Knowledge:
             return None
         found = self.ceiling(choice)
         if found is not None and found[0] < best.low:
-            return LeftOut(choice, "ceiling", f"{found[1]}; the best has {best.value:.4g} ± {best.half:.2g}")
+            return LeftOut(choice, "ceiling", f"{found[1]}; the best has {within(best.value, best.half)}")
         return None
 
     def stand_ins(self, candidates: Iterable[Choice]) -> dict[Key, tuple[Choice, str]]:
@@ -266,7 +269,8 @@ class Knowledge:
         if len(host) < len(differs):
             cap = self.cap(choice)
             words.append(
-                f"{cap.value} requests run at once with either" + (f" ({cap.arithmetic})" if cap.arithmetic else "")
+                f"{cap.value} {'request runs' if cap.value == 1 else 'requests run'} at once with either"
+                + (f" ({cap.arithmetic})" if cap.arithmetic else "")
             )
         return f"{words_of(stand_in)} stands for it: {'; '.join(words)}"
 

@@ -10,6 +10,7 @@ import msgspec
 
 from tokpit.domain.run import Level
 from tokpit.domain.tuning import CurvePoint
+from tokpit.insight.words import within
 from tokpit.tune.experiment import Objective
 
 SLO_SHARE = 0.95
@@ -57,6 +58,16 @@ def point_of(level: Level) -> CurvePoint:
         slo_share=_number(found.get("goodput_share")),
         void=str(found.get("void") or ""),
     )
+
+
+def underway_point(concurrency: int, tps: float, half: float) -> CurvePoint:
+    """A level that runs, as far as it is measured. Of its requests none has failed or missed an SLO for certain yet."""
+    return CurvePoint(concurrency=concurrency, tps=tps, half=half, slo_share=1.0)
+
+
+def curve(points: Sequence[CurvePoint], underway: CurvePoint | None) -> tuple[CurvePoint, ...]:
+    """Points of finished levels with the one that runs among them."""
+    return pooled((*points, underway)) if underway is not None else tuple(points)
 
 
 def pooled(points: Iterable[CurvePoint]) -> tuple[CurvePoint, ...]:
@@ -151,37 +162,44 @@ def cannot_win(
     error_rate: float,
     best: Score,
     first: Sequence[CurvePoint] = (),
+    underway: CurvePoint | None = None,
 ) -> str:
     """Why the levels that are `left` cannot bring this candidate up to `best`; empty while they can.
 
     A stream does not get faster with more of them beside it, so min(C, cap) streams at C give at most the speed that
     one had at a lower level, times their number. The upper end of its interval is taken against the lower of `best`.
+    `underway`: the level that runs, not among `left`, as far as it is measured; it may keep every SLO yet.
     """
-    if best.value is None or not points or not left:
-        return ""
+    points = (*points, underway) if underway is not None else points
+    if best.value is None or not points or not (left or underway) or objective.kind == "goodput":
+        return ""  # goodput: a level's share within the SLO is not bounded by its rate
     now = score(points, objective, error_rate, first)
     if now.value is not None and now.high >= best.low:
         return ""
     measured = [p for p in points if not p.void and p.tps > 0]
     if not measured:
         return ""
+    if not left:
+        so_far = now if now.value is not None else Score(value=measured[-1].tps, half=half_of(measured[-1]))
+        return (
+            f"{within(so_far.value or 0.0, so_far.half)} so far, at C={measured[-1].concurrency}; "
+            f"the best has {within(best.value, best.half)}"
+        )
     fastest = min(((p.tps + half_of(p)) / min(p.concurrency, cap or p.concurrency), p.concurrency) for p in measured)[0]
     bounds = [_at_most(c, cap, fastest) for c in left]
     top = max(bounds, key=lambda b: b.tps)
-    if objective.kind == "goodput":
-        return ""  # a level's share within the SLO is not bounded by its rate
     lowest = min(p.concurrency for p in measured)
     if objective.kind == "single":
         if min(left) < lowest:
             return ""
         return f"one stream gives {fastest:.1f} tok/s at most, the best has {best.value:.1f} ± {best.half:.1f}"
     ceiling = score([*measured, top], msgspec.structs.replace(objective, slo=""), 1.0, first)
-    if ceiling.value is None or ceiling.value >= best.low:
+    if ceiling.value is None or ceiling.high >= best.low:
         return ""
     streams = min(top.concurrency, cap or top.concurrency)
     return (
         f"{streams} streams of at most {fastest:.1f} tok/s give {streams * fastest:.0f} tok/s at C={top.concurrency}; "
-        f"the best has {best.value:.4g} ± {best.half:.2g}"
+        f"the best has {within(best.value, best.half)}"
     )
 
 

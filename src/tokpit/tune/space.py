@@ -13,7 +13,10 @@ from tokpit.domain.settings import Settings
 from tokpit.domain.tuning import Choice, Value
 from tokpit.errors import UsageError
 
-ALIASES = {"mtp_steps": "spec_steps", "context": "context_len", "kv_offload_gb": "kv_offload_gib"}
+ALIASES = {
+    "mtp_steps": "spec_steps", "context": "context_len", "kv_offload_gb": "kv_offload_gib",
+    "batched_tokens": "chunked_prefill",
+}  # fmt: skip
 """Names that people use for canonical settings."""
 LIVE = ("temperature", "top_p")
 """What is varied without a restart: sampling of the requests. Concurrency is varied by the levels of each sweep."""
@@ -45,6 +48,11 @@ class Space(msgspec.Struct, frozen=True):
         for axis in self.starting:
             size *= len(axis.values)
         return size
+
+    @property
+    def told(self) -> str:
+        """`1 candidate`, `45 candidates`."""
+        return f"{self.size} candidate{'' if self.size == 1 else 's'}"
 
     @property
     def starting(self) -> tuple[Axis, ...]:

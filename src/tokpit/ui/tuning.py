@@ -216,15 +216,16 @@ def pareto_rows(places: Sequence[Place], width: int, height: int) -> list[Row]:
         return []
     top, right = nice_top(max(p.y for p in places) * 1.05), nice_top(max(p.x for p in places) * 1.1)
     cells: dict[tuple[int, int], tuple[str, str]] = {}
-    spots = [(round((1 - p.y / top) * (plot_h - 1)), round(p.x / right * (plot_w - 1)), p) for p in places]
-    for row, column, place in reversed(spots):
-        cells[row, column] = (place.sign, place.style)
+    spots = [
+        (round((1 - place.y / top) * (plot_h - 1)), round(place.x / right * (plot_w - 1)), place) for place in places
+    ]
     for row, column, place in spots:
-        size = len(place.label)
-        for start in (column + 1, column - size):  # right of its sign, else left of it, else not at all
-            if start >= 0 and not any((row, start + n) in cells for n in range(size)):
-                cells |= {(row, start + n): (char, "dim") for n, char in enumerate(place.label)}
-                break
+        cells[row, column] = (place.sign, place.style)
+    for row, column, place in reversed(spots):  # what lies on top is named first
+        sides = (range(column + 1, column + 1 + len(place.label)), range(column - len(place.label), column))
+        free = next((span for span in sides if _free(cells, row, span, plot_w)), None)
+        for x, char in zip(free or (), place.label, strict=False):
+            cells[row, x] = (char, "dim")
     ticks = {0: top, (plot_h - 1) // 2: top * (1 - ((plot_h - 1) // 2) / (plot_h - 1)), plot_h - 1: 0.0}
     rows: list[Row] = []
     for y in range(plot_h):
@@ -235,16 +236,17 @@ def pareto_rows(places: Sequence[Place], width: int, height: int) -> list[Row]:
             spans.append((char, style))
         rows.append(spans)
     rows.append([(" " * gutter, "fg"), ("└" + "─" * plot_w, "axis")])
-    rows.append([(" " * (gutter + 1) + _x_axis(figures.tick(right / 2, ""), figures.tick(right, ""), plot_w), "axis")])
+    middle, end, unit = figures.tick(right / 2, ""), figures.tick(right, ""), "tok/s of one stream"
+    before = max(1, plot_w // 2 - 1 - len(middle) // 2)
+    between = f"{unit:^{before}}" if before > len(unit) + 1 else " " * before
+    after = max(1, plot_w - 1 - before - len(middle) - len(end))
+    rows.append([(f"{'0':>{gutter + 2}}", "axis"), (between, "axis"), (middle, "axis"), (" " * after, "fg"),
+                 (end, "axis")])  # fmt: skip
     return rows
 
 
-def _x_axis(middle: str, end: str, width: int) -> str:
-    """Ticks at the begin, the middle and the end, and what they are where there is room for it."""
-    left = f"{'0':<{width // 2 - len(middle) // 2}}{middle}"
-    room = max(1, width - len(left) - len(end))
-    unit = next((u for u in ("tok/s of one stream", "tok/s a stream") if room >= len(u) + 6), "")
-    return left + f"{unit:^{room}}" + end
+def _free(cells: Mapping[tuple[int, int], object], row: int, span: range, width: int) -> bool:
+    return span.start >= 0 and span.stop <= width and all((row, x) not in cells for x in span)
 
 
 def curves_of(tuning: Tuning, width: int, height: int) -> Chart | None:

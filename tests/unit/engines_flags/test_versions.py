@@ -70,9 +70,10 @@ def test_a_version_gets_the_nearest_table_at_or_below(
     assert (pick.sampled, pick.certain) == (table, certain)
 
 
-def test_the_build_of_llama_server_is_read_from_what_it_prints(tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", ["9235 (d14ce3dab)", "0.6.0-dev (build 9235, commit unknown)"])
+def test_the_build_of_llama_server_is_read_from_what_it_prints(tmp_path: Path, said: str) -> None:
     binary = tmp_path / "llama-server"
-    binary.write_text("#!/bin/sh\necho 'version: 9235 (d14ce3dab)' >&2\necho 'built with Clang' >&2\n")
+    binary.write_text(f"#!/bin/sh\necho 'version: {said}' >&2\necho 'built with Clang 17 for x (y)' >&2\n")
     binary.chmod(0o755)
     argv = registry.engine("llamacpp").version_command(str(binary))
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "b9235\n"

@@ -56,7 +56,22 @@ def test_quick_shards_are_not_slow_and_a_bar_that_ended_says_nothing() -> None:
     slow = "Loading safetensors checkpoint shards:  10% Completed | 3/30 [01:30<13:30, 30.00s/it]"
     assert found("sglang", quick) == {}
     assert "SLOW_WEIGHT_LOAD" in found("vllm", slow)
-    assert found("sglang", slow + "\n[2026-04-01 08:20:00 TP0] Load weight end. elapsed=900 s, avail mem=9 GB") == {}
+    ended = slow + "\n[2026-04-01 08:20:00 TP0] Load weight end. elapsed=900 s, avail mem=9 GB"
+    assert found("sglang", ended, 1.0) == {}
+    assert set(found("sglang", ended)) == {"START_UNFINISHED"}
+
+
+def test_a_log_that_ends_within_a_start_says_where_and_what_would_be_too_long() -> None:
+    network = "n1:9:9 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to enx"
+    begun = "[2025-06-23 15:06:10 TP0] Init torch distributed begin.\n"
+    ends = found("sglang", begun + network)["START_UNFINISHED"]
+    assert "usually takes at most" in ends.sentence
+    assert "to enx" in ends.sentence
+    assert "NCCL_SOCKET_IFNAME" in ends.next_action
+    assert not ends.fatal
+    assert "START_UNFINISHED" in found("vllm", JOINING)
+    assert found("sglang", begun + READY) == {}
+    assert found("sglang", READY + DECODE) == {}
 
 
 def test_compiling_for_most_of_a_start_is_told_with_its_share() -> None:
@@ -68,7 +83,7 @@ def test_compiling_for_most_of_a_start_is_told_with_its_share() -> None:
     compiled = found("sglang", log)["JIT_AT_START"]
     assert compiled.figures["took_s"] == 300.0
     assert "5 min 0 s" in compiled.sentence
-    assert found("sglang", log.replace("08:05:10", "08:00:40")) == {}
+    assert found("sglang", log.replace("08:05:10", "08:00:40"), 1.0) == {}
 
 
 def test_pools_of_an_earlier_start_are_not_counted_again() -> None:
@@ -83,4 +98,5 @@ def test_pools_of_an_earlier_start_are_not_counted_again() -> None:
 
 
 def test_one_pool_of_one_rank_is_nothing_to_tell() -> None:
-    assert found("sglang", "[2026-04-01 08:00:09] Allocating 20.00 GB host memory for hierarchical KV cache.") == {}
+    log = "[2026-04-01 08:00:09] Allocating 20.00 GB host memory for hierarchical KV cache."
+    assert found("sglang", log, 1.0) == {}

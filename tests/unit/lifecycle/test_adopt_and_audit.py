@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import pytest
 
 from lifecycle_tools import serve
 from process_tools import alive
+from tokpit.cli.context import ask_confirm
 from tokpit.errors import UsageError
-from tokpit.ops.gate import ConfirmRequest, Refused
+from tokpit.ops.gate import ConfirmRequest, Refused, Risk
 from tokpit.ops.session import Session
 from tokpit.transport.detached import read_states
 
@@ -50,8 +52,10 @@ async def test_an_adopted_server_is_recorded_known_and_stopped(
 
     log = home / ".local/state/tokpit/audit.log"
     first, second = log.read_text().splitlines()
-    assert "server.adopt done: adopt vllm" in first
-    assert "server.stop done: stop vllm" in second
+    assert re.search(r"server.adopt done after \d+\.\d s: adopt vllm .* \| write ~/.local/state", first)
+    assert re.search(
+        rf"server.stop done after \d+\.\d s: stop vllm .* \| kill -TERM -{process.pid}; kill -KILL", second
+    )
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     entries = await (await session.history()).audit()
     assert [(entry.command, entry.outcome) for entry in entries] == [("server.stop", "done"), ("server.adopt", "done")]
@@ -83,3 +87,15 @@ def test_the_audit_lists_newest_first_and_the_hosts_own(
     with pytest.raises(SystemExit):
         run(argv=["audit", "-n", "3"])
     assert "nothing was changed" in capsys.readouterr().err
+
+
+async def test_a_question_on_the_terminal_shows_no_key(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("click.confirm", lambda *words, **options: True)
+    line = "serve --api-key sk-not-shown"
+    asked = ConfirmRequest(title=line, lines=(line,), warnings=(line,), risk=Risk.CHANGE)
+    assert await ask_confirm(asked)
+    shown = capsys.readouterr().err
+    assert shown.count("serve --api-key ***") == 3
+    assert "sk-" not in shown

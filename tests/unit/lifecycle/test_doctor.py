@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lifecycle_tools import make_engine
@@ -15,6 +16,7 @@ from tokpit.errors import LaunchError
 from tokpit.ops.diagnose.searched import searched
 from tokpit.ops.host.doctor import examine
 from tokpit.ops.host.environments import cache_path, find_environments, holding
+from tokpit.ops.lifecycle.launch import assess
 from tokpit.ops.session import Session
 from tokpit.probes.checkup import parse_checkup
 from tokpit.probes.environments import Found, environments_script, parse_environments
@@ -137,6 +139,20 @@ async def test_a_launch_of_an_engine_that_is_not_on_the_path_names_where_it_is(s
         await session.execute("server.launch", spec=spec)
     assert f"--env-dir {conda}" in caught.value.hint
     assert "0.5.11" in caught.value.hint
+
+
+async def test_what_the_login_has_in_its_environment_is_checked_before_a_launch(
+    session: Session, engine_dir: Path, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(model="tiny", port=unused_tcp_port)
+    spec = LaunchSpec(host="local", engine="vllm", program=(str(engine_dir),), settings=settings)
+    monkeypatch.setenv("CUDA_HOME", ":/usr/local/cuda-12.8")
+    monkeypatch.setenv("HF_HOME", "/data/hf/hub")
+    made = await assess(session, spec)
+    assert any("CUDA_HOME=':/usr/local/cuda-12.8' is malformed" in said for said in made.errors)
+    assert any("/data/hf/hub/hub" in said for said in made.warnings)
+    given = await assess(session, msgspec.structs.replace(spec, env={"CUDA_HOME": "/opt/cuda", "HF_HOME": "/data/hf"}))
+    assert not [said for said in (*given.errors, *given.warnings) if "_HOME" in said]
 
 
 async def test_a_host_that_cannot_be_reached_is_one_failed_line(tmp_path: Path, unused_tcp_port: int) -> None:

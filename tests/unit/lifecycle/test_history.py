@@ -12,12 +12,16 @@ import pytest
 
 from lifecycle_tools import make_engine
 from tokpit.cli.history import as_document
+from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.engines.flagkit.echo import read_echo
 from tokpit.engines.flagkit.shelltext import started_in
+from tokpit.errors import UsageError
 from tokpit.ops.diagnose.run import Sources, diagnose_all
 from tokpit.ops.diagnose.searched import searched
-from tokpit.ops.host.deployments import Past, explanations, key_of, look_back, spec_of
+from tokpit.ops.host.deployments import Past, earlier_spec, explanations, key_of, look_back, spec_of
 from tokpit.ops.host.remembered import Deployment, deployments
+from tokpit.ops.lifecycle.launch import plan
+from tokpit.ops.lifecycle.profiles import overridden
 from tokpit.ops.session import Session
 from tokpit.probes.deployments import Piece, deployments_script, parse_pieces
 from tokpit.probes.environments import Found
@@ -44,7 +48,7 @@ LOG = (
 
 
 @pytest.fixture
-def remembering_home(home: Path, mark: str) -> Iterator[Path]:
+def remembering_home(home: Path, mark: str, unused_tcp_port: int) -> Iterator[Path]:
     """A home with a unit file, an old log, two inspection commands, a vLLM build, and a running SGLang."""
     sgl = make_engine(home / "sgl", version="0.0.0")
     site = next(sgl.glob("lib/python3*/site-packages"))
@@ -60,7 +64,8 @@ def remembering_home(home: Path, mark: str) -> Iterator[Path]:
     (home / "logs").mkdir()
     (home / "logs" / "qwen-april.log").write_text(LOG)
     (home / ".bash_history").write_text("cd\nnvidia-smi\nls -la\nsystemctl --user status sglang-qwen\nexit\n")
-    flags = "--tp 2 --port 39417 --speculative-algorithm NEXTN --speculative-num-steps 1 --context-length 19000"
+    flags = "--tp 2 --speculative-algorithm NEXTN --speculative-num-steps 1 --context-length 19000"
+    flags += f" --port {unused_tcp_port}"
     command = f"{sgl}/bin/python -m sglang.launch_server --model-path /models/Qwen3.6-27B {flags}"
     process = subprocess.Popen(
         command.split(), start_new_session=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": "0,1"}
@@ -71,7 +76,7 @@ def remembering_home(home: Path, mark: str) -> Iterator[Path]:
 
 
 async def test_the_unit_and_the_log_tell_what_ran_before_and_what_changed_since(
-    session: Session, remembering_home: Path
+    session: Session, remembering_home: Path, unused_tcp_port: int
 ) -> None:
     past = await look_back(session, "local", compare=True)
     here = str(remembering_home)
@@ -87,7 +92,7 @@ async def test_the_unit_and_the_log_tell_what_ran_before_and_what_changed_since(
     by_source = {
         pair.deployment.source: [change.text for change in pair.changes]
         for pair in past.compared
-        if pair.deployment.where.startswith(here) and pair.server.port == 39417
+        if pair.deployment.where.startswith(here) and pair.server.port == unused_tcp_port
     }
     assert by_source["unit"][0] == "spec_steps: 3 -> 1", "what decides the speed comes first"
     assert "mem_fraction: 0.88 -> not given" in by_source["unit"]
@@ -98,7 +103,9 @@ async def test_the_unit_and_the_log_tell_what_ran_before_and_what_changed_since(
     ]
     assert "version: not known, its environment was changed since -> 0.5.11" in by_source["log"]
     assert not any("random_seed" in text or "mem_fraction" in text for text in by_source["log"]), "the engine's own"
-    why = explanations([pair for pair in past.compared if pair.server.port == 39417 and pair.deployment in mine])
+    why = explanations(
+        [pair for pair in past.compared if pair.server.port == unused_tcp_port and pair.deployment in mine]
+    )
     assert [text.partition(" (")[0] for text in why][:4] == [
         "model: /models/Qwen3.6-27B-AWQ -> /models/Qwen3.6-27B",
         "quantization: awq_marlin -> not given",
@@ -352,14 +359,37 @@ def test_what_an_engine_prints_of_itself_becomes_settings() -> None:
     assert read_echo("a line about server_args= and nothing else") is None
 
 
-async def test_a_diagnosis_of_a_slower_server_says_what_changed_since(session: Session, remembering_home: Path) -> None:
+async def test_a_diagnosis_of_a_slower_server_says_what_changed_since(
+    session: Session, remembering_home: Path, unused_tcp_port: int
+) -> None:
     (remembering_home / "now.log").write_text("")
     facts = (("single_tps", "37"), ("remembered_tps", "70"))
-    found = await diagnose_all(session, Sources(target="local:39417", facts=facts))
+    found = await diagnose_all(session, Sources(target=f"local:{unused_tcp_port}", facts=facts))
     changed = next(finding for finding in found.findings if finding.code == "CHANGED_SINCE")
     assert "spec_steps: 3 -> 1" in changed.claim + " ".join(changed.evidence)
     assert any("sglang-qwen.service" in line for line in changed.evidence)
     assert any("quantization: awq_marlin -> not given" in line for line in changed.evidence)
     assert "sk-" not in changed.claim + " ".join(changed.evidence)
-    calm = await diagnose_all(session, Sources(target="local:39417", facts=(("single_tps", "37"),)))
+    calm = await diagnose_all(session, Sources(target=f"local:{unused_tcp_port}", facts=(("single_tps", "37"),)))
     assert "CHANGED_SINCE" not in [finding.code for finding in calm.findings], "nobody says that it was faster"
+
+
+async def test_a_launch_whose_secrets_were_not_kept_says_which_to_give_again_and_is_not_compared_with_itself(
+    session: Session, engine_dir: Path, unused_tcp_port: int
+) -> None:
+    settings = Settings(model="tiny", port=unused_tcp_port, raw=("--api-key", "sk-one-two"))
+    spec = LaunchSpec(
+        host="local", engine="vllm", program=(str(engine_dir),), settings=settings, env={"HF_TOKEN": "hf_" + "x" * 20}
+    )
+    done = await session.execute("server.launch", spec=spec, timeout_s=60)
+    past = await look_back(session, "local", compare=True)
+    mine = [one for one in past.deployments if one.where == done.state.log_path and one.source == "tokpit"]
+    assert [one.argv[-1] for one in mine] == ["***"]
+    assert not [pair for pair in past.compared if pair.deployment in mine and pair.server.pid == done.state.pid]
+    again = await earlier_spec(session, "local", key_of(mine[0]))
+    again = overridden(again, {"port": unused_tcp_port + 1}, (), {})
+    with pytest.raises(UsageError, match="secrets are not stored, and this launch had --api-key, HF_TOKEN") as caught:
+        await session.execute("server.launch", spec=again)
+    assert caught.value.hint == "give the value again: -e HF_TOKEN=VALUE -- --api-key VALUE"
+    given = overridden(again, {}, ("--api-key", "sk-three"), {"HF_TOKEN": "hf_other"})
+    assert (await plan(session, given)).argv[-2:] == ("--api-key", "sk-three")

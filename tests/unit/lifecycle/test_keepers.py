@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,7 +16,8 @@ from tokpit.errors import LaunchError, StopError
 from tokpit.ops.lifecycle import managers
 from tokpit.ops.lifecycle.managers import Manager, parse_unit
 from tokpit.probes.cgroup import Keeper, keeper_of
-from tokpit.probes.family import Member, kill_script, parse_family, parse_processes, tree_of
+from tokpit.probes.family import Member, family_script, kill_script, parse_family, parse_processes, tree_of
+from tokpit.probes.sections import sections
 from tokpit.transport.local import LocalHost
 
 BOX = "0f" * 32
@@ -137,6 +140,27 @@ def test_a_family_is_group_session_and_descendants_but_no_zombie_and_no_stranger
     assert parse_family(output, 700, 5001, 700).members == (), "another process under this number"
     assert parse_family(output, 701, 5001, 700).pids == (701,), "not the leader: the group is not its own"
     assert tree_of(output, [702, 999]).pids == (702, 703)
+
+
+async def test_a_family_asked_for_alone_is_the_same_and_nobody_else_is_printed(host: LocalHost) -> None:
+    argv = ["sh", "-c", "sleep 60 & setsid sleep 60 & wait"]
+    with subprocess.Popen(argv, start_new_session=True) as leader:
+        pids: tuple[int, ...] = ()
+        try:
+            while len(pids) < 3:
+                pids = tree_of((await host.run(family_script(leader.pid))).out, [leader.pid]).pids
+            text = (await host.run(family_script(leader.pid, alone=True))).out
+            rows = parse_processes(sections(text)["stat"])
+            ticks = rows[leader.pid].start_ticks
+            assert sorted(rows) == sorted(pids)
+            whole = (await host.run(family_script(leader.pid))).out
+            assert parse_family(text, leader.pid, ticks, leader.pid) == parse_family(
+                whole, leader.pid, ticks, leader.pid
+            )
+            assert parse_processes(sections(whole)["stat"]).keys() > rows.keys()
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
 
 
 async def test_a_process_whose_start_time_differs_and_our_own_shell_are_never_signalled(host: LocalHost) -> None:

@@ -26,12 +26,14 @@ from tokpit.ops.session import Session
 BOOM = "ValueError: no room for the cache"
 
 
-async def launch(session: Session, engine_dir: Path, port: int, **fields: object) -> Launched:
+async def launch(
+    session: Session, engine_dir: Path, port: int, *, raw: tuple[str, ...] = (), **fields: object
+) -> Launched:
     spec = LaunchSpec(
         host="local",
         engine="vllm",
         program=(str(engine_dir),),
-        settings=Settings(model="tiny", port=port, max_running=8),
+        settings=Settings(model="tiny", port=port, max_running=8, raw=raw),
         **fields,  # type: ignore[arg-type]  # fields of LaunchSpec
     )
     done = await session.execute("server.launch", spec=spec, timeout_s=40)
@@ -64,10 +66,23 @@ async def test_a_failed_relaunch_brings_the_earlier_server_back_on_its_port(
     assert not alive(done.server.pid)
 
 
+async def test_a_start_that_cannot_even_begin_says_that_the_first_step_is_done(
+    session: Session, engine_dir: Path, home: Path, unused_tcp_port: int
+) -> None:
+    first = await launch(session, engine_dir, unused_tcp_port)
+    logs = home / ".local/state/tokpit/logs"
+    logs.rename(logs.with_name("logs-before"))
+    logs.write_text("a file where a folder should be")
+    with pytest.raises(LaunchError) as caught:
+        await session.execute("server.relaunch", target=f"local:{unused_tcp_port}", changes={"max_running": 64})
+    assert f"local:{unused_tcp_port} was stopped, and the new server was not started" in caught.value.message
+    assert not alive(first.state.pid)
+
+
 async def test_without_rollback_a_failed_relaunch_leaves_nothing_running_and_is_not_repeated(
     session: Session, engine_dir: Path, unused_tcp_port: int
 ) -> None:
-    await launch(session, engine_dir, unused_tcp_port)
+    await launch(session, engine_dir, unused_tcp_port, raw=("--api-key", "sk-not-shown"))
     asked: list[ConfirmRequest] = []
 
     async def confirm(request: ConfirmRequest) -> bool:
@@ -86,6 +101,7 @@ async def test_without_rollback_a_failed_relaunch_leaves_nothing_running_and_is_
     assert "started again" not in str(caught.value)
     assert [s.port for s in await session.find("local") if s.port == unused_tcp_port] == []
     plan, question = asked
+    assert "sk-not-shown" not in repr(asked)
     assert "# max_running: 8 -> 64" in plan.lines
     assert any(line.startswith("# FAKE_FAILS: not given ->") for line in plan.lines)
     assert "Start the earlier one again" in question.title
@@ -180,7 +196,7 @@ async def test_a_launch_over_ssh_is_found_and_stopped_by_another_tokpit(
     assert len(done.left_group) == 1
     assert not any(alive(pid) for pid in done.members)
     lines = (sshd.home / ".local/state/tokpit/audit.log").read_text().splitlines()
-    assert [line.split()[2:4] for line in lines] == [["server.launch", "done:"], ["server.stop", "done:"]]
+    assert [line.split()[2:4] for line in lines] == [["server.launch", "done"], ["server.stop", "done"]]
 
 
 async def test_an_image_gives_program_and_version_and_a_missing_one_is_named_before_anything_starts(

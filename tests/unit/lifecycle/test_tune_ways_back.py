@@ -1,24 +1,20 @@
-"""However an experiment ends, the first server runs again: stops, failures, foreign servers, kill -9 in each phase."""
+"""However an experiment ends, the first server runs again: stops, failures, lost links; never a foreign one ends."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 import stat
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from process_tools import alive
 from relay import Relay
 from sshd import Sshd
 from tokpit.config.inventory import Inventory
+from tokpit.domain.job import BatchJob
 from tokpit.domain.records import LinkState
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, Settings
@@ -26,9 +22,9 @@ from tokpit.domain.tuning import Trial
 from tokpit.errors import HostError, LaunchError, LoadError, TargetError, UsageError
 from tokpit.ops.session import Session
 from tokpit.ops.tuning.ab import Compared
-from tokpit.ops.tuning.place import Place, digest
+from tokpit.ops.tuning.place import Place
 from tokpit.ops.tuning.plan import first_of
-from tokpit.store.journal import Event, Journal, entries
+from tokpit.store.journal import Journal, entries
 from tokpit.tune.experiment import Experiment, Limits, Search
 
 WORKLOAD = {"levels": "8", "requests": 8, "max_tokens": 8, "source": "here", "warmup": 0}
@@ -140,6 +136,10 @@ async def test_a_first_server_that_does_not_come_back_is_told_with_what_to_do(
     private = session.journals / f"{entry.id}.first.json"
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     program.write_text(whole)
+    assert await running(session, first) == []
+    with pytest.raises(UsageError, match="was cut off while the first server was put back") as refused:
+        await session.execute("tune.start", experiment=experiment(first))
+    assert f"--restore {entry.id}" in refused.value.hint
     await session.execute("tune.restore", id=entry.id)
     await check_first_is_back(session, first, entry.id)
 
@@ -147,9 +147,26 @@ async def test_a_first_server_that_does_not_come_back_is_told_with_what_to_do(
 async def test_what_somebody_else_put_on_the_port_is_not_touched(session: Session, first: ServerInfo) -> None:
     known = await first_of(session, first)
     other = msgspec.structs.replace(known, argv=(*known.argv, "--seed", "7"))
-    with pytest.raises(TargetError, match="did not start"):
-        await Place(session, other, timeout_s=TIMEOUT_S).put_first_back()
+    with Journal.create(session.journals, "x", other, {}) as journal, pytest.raises(TargetError, match="did not start"):
+        await Place(session, other, journal, timeout_s=TIMEOUT_S).put_first_back()
     assert [server.pid for server in await running(session, first)] == [first.pid]
+
+
+async def test_what_could_not_be_put_back_is_refused_with_what_to_do_instead(
+    session: Session, first: ServerInfo
+) -> None:
+    in_container = msgspec.structs.replace(first, container="c0ffee")
+    with pytest.raises(UsageError, match=r"container c0ffee.*not touched") as caught:
+        await first_of(session, in_container)
+    assert "tokpit launch --env-dir" in caught.value.hint
+    in_job = msgspec.structs.replace(first, job=BatchJob(id="4711", state="RUNNING"))
+    with pytest.raises(UsageError, match=r"batch job 4711.*wait in the queue") as caught:
+        await first_of(session, in_job)
+    assert "tokpit compare" in caught.value.hint
+    with pytest.raises(UsageError, match="one of 2 ranks"):
+        await first_of(session, msgspec.structs.replace(first, ranks=("a:1", "b:2")))
+    assert [server.pid for server in await running(session, first)] == [first.pid]
+    assert entries(session.journals) == []
 
 
 async def test_a_against_b_in_alternating_blocks(session: Session, first: ServerInfo) -> None:
@@ -196,92 +213,3 @@ async def test_a_lost_link_is_waited_for_and_the_first_server_put_back(
         assert back.pid != first.pid
         await session.execute("server.stop", server_id=back.id, term_wait_s=2.0)
     await relay.close()
-
-
-# --- kill -9 of tokpit in each phase
-
-Reached = Callable[[list[Event], ServerInfo], bool]
-PHASES: dict[str, Reached] = {
-    "the first measurement": lambda events, first: bool(events),
-    "the first restart": lambda events, first: starts(events) == 1,
-    "the way back": lambda events, first: starts(events, digest(first.argv)) == 1,
-}
-
-
-def starts(events: list[Event], line: str = "") -> int:
-    return sum(e.kind == "start" and line in {"", e.data["line"]} for e in events)
-
-
-async def killed(session: Session, tmp_path: Path, first: ServerInfo, reached: Reached) -> str:
-    """Start an experiment in a tokpit of its own and kill it once its journal shows the phase; the experiment's id."""
-    inventory = tmp_path / "hosts.toml"
-    inventory.write_text("[hosts.local]\nlocal = true\n")
-    words = [
-        "--inventory",
-        str(inventory),
-        "--history",
-        str(tmp_path / "history.sqlite"),
-        "tune",
-        first.label,
-        "--vary",
-        "max_running=8",
-        "--timeout",
-        "40",
-    ]
-    words += ["-c", "8", "-n", "8", "--max-tokens", "8", "--from", "here", "-y"]
-    log = tmp_path / "tune.log"
-    with log.open("wb") as file:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tokpit", *words, stdout=file, stderr=file,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )  # fmt: skip
-    try:
-        while not any(
-            reached(Journal(path.parent, path.stem).events(), first) for path in session.journals.glob("*.jsonl")
-        ):
-            assert process.returncode is None, f"it ended before it was killed: {log.read_text()}"
-            await asyncio.sleep(0.01)
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGKILL)
-        await process.wait()
-    (entry,) = entries(session.journals)
-    while entry.state == "running":  # a child that was about to become another program has the lock until it has
-        await asyncio.sleep(0.01)
-        (entry,) = entries(session.journals)
-    assert entry.state == "open"
-    return entry.id
-
-
-@pytest.mark.parametrize("phase", PHASES)
-async def test_after_a_kill_the_first_server_is_put_back(
-    session: Session, first: ServerInfo, tmp_path: Path, phase: str
-) -> None:
-    cut_off = await killed(session, tmp_path, first, PHASES[phase])
-    with pytest.raises(UsageError, match="was cut off") as caught:
-        await session.execute("tune.start", experiment=experiment(first, target=first.label))
-    assert f"--restore {cut_off}" in caught.value.hint
-    await session.execute("tune.restore", id=cut_off[:9], timeout_s=TIMEOUT_S)
-    back = await check_first_is_back(session, first, cut_off)
-    if phase == "the first measurement":
-        assert back.pid == first.pid, "nothing was restarted, so nothing is"
-    else:
-        assert not alive(first.pid) or back.pid == first.pid
-    with pytest.raises(UsageError, match="already"):
-        await session.execute("tune.restore", id=cut_off)
-
-
-async def test_after_a_kill_the_experiment_goes_on_where_it_was(
-    session: Session, first: ServerInfo, tmp_path: Path
-) -> None:
-    cut_off = await killed(session, tmp_path, first, PHASES["the first restart"])
-    before = [
-        event.data["trial"] for event in Journal.find(session.journals, cut_off).events() if event.kind == "trial"
-    ]
-    done = await session.execute("tune.resume", id=cut_off)
-    assert done.id == cut_off
-    assert done.phase == "done"
-    assert [trial.number for trial in done.trials] == list(range(len(done.trials))), "nothing is measured twice"
-    assert len(done.trials) > len(before)
-    assert [t.value for t in done.trials[: len(before)]] == [t["value"] for t in before]
-    await check_first_is_back(session, first, cut_off)

@@ -167,18 +167,20 @@ def test_odd_names_titles_and_owners_survive(shell: str, path: str, tmp_path: Pa
             32: (b"python3", b"python3\0-m\0vllm.entrypoints\0--name\0\xff\x1b[31mred\0"),
             33: (b"kworker", b""),
             34: (b"editor", b"nano\0notes.txt\0"),
+            2: (b"python3", b"python3\0-m\0sglang.launch_server\0"),  # as in a container of its own
         },
     )
     found = table(shell, path, TOKPIT_PROC=str(proc))
     title = one(found, 31)
     assert (title.comm, title.argv, title.ppid, title.start_ticks) == ("odd) S 9 (x", ("VLLM::EngineCore",), 1, 3100)
+    assert one(found, 2).argv[-1] == "sglang.launch_server"
     assert (title.uid, title.user, title.container) == (4242, "4242", "abababababab")
     assert one(found, 32).argv[-1] == "\ufffdred"
     assert found.started_at(3100) == 1700000000 + 31.0
-    assert {p.pid for p in found.processes if p.argv} == {31, 32}
+    assert {p.pid for p in found.processes if p.argv} == {2, 31, 32}
     assert [(listener.address, listener.port, listener.pids) for listener in found.listeners] == [("::", 30000, ())]
     assert found.ports_in_use() == {30000}
-    assert found.total == 4
+    assert found.total == 5
 
 
 def test_the_container_that_tokpit_itself_runs_in_is_not_named() -> None:

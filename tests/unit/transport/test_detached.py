@@ -67,12 +67,19 @@ async def test_server_outlives_the_connection_and_is_ended_as_a_group_over_anoth
 async def test_environment_values_are_on_no_command_line_and_in_no_file(any_host: AnyHost, tmp_path: Path) -> None:
     secret = "hf_" + "q" * 20
     state = await start_detached(
-        any_host, SERVER, env={"TOKEN": secret}, log_path=str(tmp_path / "log"), state_dir=str(tmp_path / "states")
+        any_host,
+        (*SERVER, "--api-key", "sk-in-the-argv"),
+        env={"TOKEN": secret},
+        log_path=str(tmp_path / "log"),
+        state_dir=str(tmp_path / "states"),
     )
     shown = (await any_host.run("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '")).out
     assert MARK in shown
     assert secret not in shown
-    assert all(secret not in path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    files = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 1
+    assert not [text for text in files if secret in text or "sk-in-the-argv" in text]
+    assert state.argv[-1] == "sk-in-the-argv", "who started it knows it still"
     assert secret in Path(f"/proc/{state.pid}/environ").read_text()
     await signal_group(any_host, state, "KILL")
     await group_gone(state.pgid)

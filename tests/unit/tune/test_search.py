@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from tokpit.domain.settings import Settings
-from tokpit.domain.tuning import CurvePoint, LeftOut, Trial
+from tokpit.domain.tuning import Choice, CurvePoint, LeftOut, Trial
 from tokpit.errors import UsageError
 from tokpit.insight.roofline import Roofline
 from tokpit.tune import suggest
 from tokpit.tune.choosing import ahead, front, standings, ties
 from tokpit.tune.experiment import Objective
 from tokpit.tune.knowledge import Cap, Knowledge
-from tokpit.tune.score import Score, cannot_win, pooled, score
+from tokpit.tune.score import Score, cannot_win, pooled, score, underway_point
 from tokpit.tune.search import Search
 from tokpit.tune.space import Space, key_of, read_space
 from tokpit.tune.steps import Seen, Steps
@@ -160,6 +160,28 @@ def test_a_sweep_ends_once_its_interval_cannot_reach_the_best() -> None:
     assert cannot_win(slow, [8], 9, Objective(), 0.02, Score(value=None)) == ""
     assert "one stream" in cannot_win(slow, [8], 9, Objective(kind="single"), 0.02, Score(value=60.0, half=1.0))
     assert cannot_win(slow, [8], 9, Objective(kind="goodput", slo="ttft=1s"), 0.02, best) == ""
+    assert cannot_win(slow, [], 9, Objective(), 0.02, best) == "", "it has ended anyway"
+
+
+def test_a_level_ends_while_it_runs_once_neither_it_nor_a_later_one_can_reach_the_best() -> None:
+    best = Score(value=400.0, half=4.0)
+    slow = underway_point(32, 300.0, 60.0)
+    why = cannot_win((), [], 9, Objective(), 0.02, best, underway=slow)
+    assert why == "300 ± 60 so far, at C=32; the best has 400 ± 4"
+    wide = underway_point(32, 300.0, 97.0)
+    assert cannot_win((), [], 9, Objective(), 0.02, best, underway=wide) == "", "397 is not below 396"
+    assert cannot_win((), [64], None, Objective(), 0.02, best, underway=slow) == "", "64 streams could"
+    assert "9 streams" in cannot_win((), [64], 9, Objective(), 0.02, best, underway=underway_point(8, 300.0, 30.0))
+    late = Objective(slo="ttft=1s")
+    assert cannot_win(curve((1, 60.0)), [], 9, late, 0.02, best, underway=wide) == "", "it may keep the SLO yet"
+    assert cannot_win(curve((1, 60.0)), [], 9, late, 0.02, best, underway=slow) != ""
+    goodput = Objective(kind="goodput", slo="ttft=1s")
+    assert cannot_win((), [], 9, goodput, 0.02, best, underway=slow) == ""
+    pareto, first = Objective(kind="pareto"), curve((1, 40.0), (32, 400.0))
+    ahead = Score(value=1.2, half=0.01)
+    slower = underway_point(32, 300.0, 10.0)
+    assert "so far" in cannot_win(curve((1, 40.0)), [], 9, pareto, 0.02, ahead, first, slower)
+    assert cannot_win(curve((1, 90.0)), [], 9, pareto, 0.02, ahead, first, slower) == ""
 
 
 def test_values_by_objective_and_what_does_not_count() -> None:
@@ -198,6 +220,33 @@ def test_ties_go_to_the_more_capable_and_a_change_that_brings_nothing_is_not_mad
     assert chosen is not None
     assert chosen.first
     assert not ties(Score(value=100.0, half=1.0), Score(value=110.0, half=1.0), 0.02)
+
+
+def test_capability_is_not_bought_with_much_speed_where_nearly_all_tie() -> None:
+    knowledge = knowledge_of(read_space({"max_running": "4,8", "context": "1000,2000"}))
+
+    def wide(number: int, context: int, tps: float) -> Trial:
+        points = (CurvePoint(concurrency=8, tps=tps, half=0.4 * tps),)
+        choice: Choice = {"max_running": 8, "context_len": context}
+        return Trial(number=number, choice=choice, role="search", status="measured", points=points, value=tps)
+
+    for capable, chosen in ((80.0, 1000), (95.0, 2000)):
+        found = ahead(standings([wide(1, 1000, 100.0), wide(2, 2000, capable)], knowledge), knowledge, 0.02)
+        assert found is not None
+        assert found.choice["context_len"] == chosen, capable
+
+
+def test_a_gauge_that_missed_the_fullest_moment_is_no_limit() -> None:
+    knowledge = knowledge_of(read_space({"max_running": "32,48"}), cap_of=lambda settings: Cap(settings.max_running))
+
+    def full(number: int, choice: Choice, ran: float) -> Trial:
+        points = (CurvePoint(concurrency=32, tps=900.0, half=9.0, running=ran),)
+        return Trial(number=number, choice=choice, role="search", status="measured", points=points, value=900.0)
+
+    knowledge.learn(full(1, {"max_running": 32}, 30.0))
+    assert knowledge.cap({"max_running": 32}).value == 32
+    knowledge.learn(full(2, {"max_running": 48}, 19.0))
+    assert knowledge.cap({"max_running": 48}).value == 19, "memory held the others back"
 
 
 def test_the_front_holds_what_no_other_beats_in_both() -> None:

@@ -8,10 +8,11 @@ import random
 import pytest
 
 from tokpit.domain.tuning import Choice, CurvePoint, LeftOut, Trial, Tuning
+from tokpit.report.markdown import markdown
 from tokpit.tune import estimate
 from tokpit.tune.choosing import Standing
+from tokpit.tune.document import Told, document, drift
 from tokpit.tune.effects import effects
-from tokpit.tune.markdown import Told, drift, report
 from tokpit.tune.score import Score
 from tokpit.tune.versus import compare, order
 
@@ -93,25 +94,24 @@ def test_the_report_says_what_to_run_what_it_brought_and_what_was_not_tried() ->
         ),
         left_out=(LeftOut({"spec_steps": 0}, "ceiling", "30 tok/s at most"),),
     )
-    text = report(
-        tuning,
-        Told(
-            workload="levels 8",
-            first_line="serve --k 3",
-            winner=winner,
-            winner_line="serve --k 1",
-            changes=("spec_steps: 3 -> 1",),
-            found=(winner, first),
-            effects=effects([winner, first]),
-        ),
+    told = Told(
+        workload="levels 8",
+        first_line="serve --k 3",
+        winner=winner,
+        winner_line="serve --k 1",
+        changes=("spec_steps: 3 -> 1",),
+        found=(winner, first),
+        effects=effects([winner, first]),
     )
-    assert "**mtp_steps 1**: 130 ± 1.3 tok/s, +30.0 % against the server as it ran." in text
-    assert "- `spec_steps: 3 -> 1`" in text
+    text = markdown(document(tuning, told))
+    assert "**mtp_steps 1: 130 ± 1.3 tok/s, +30.0 % against the server as it ran.**" in text
+    assert "- spec_steps: 3 -> 1" in text
     assert "serve --k 1" in text
     assert "- mtp_steps 2: OOM: no room" in text
     assert "30 tok/s at most" in text
     assert "the machine drifted" in text
     assert drift(tuning.trials[:1], 0.02) is None
-    kept = report(tuning, Told(workload="", first_line="serve", found=(first, standing({"spec_steps": 1}, 100.5))))
+    same = Told(workload="", first_line="serve", found=(first, standing({"spec_steps": 1}, 100.5)))
+    kept = markdown(document(tuning, same))
     assert "is to be kept" in kept
     assert math.isclose(first.score.high, 101.0)

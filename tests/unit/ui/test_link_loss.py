@@ -45,7 +45,7 @@ async def test_a_stopped_ssh_server_shows_lost_with_reason_and_retry_then_stale_
         server = next(iter(session.store.servers.values()))
         started = server.info.started_at or 0.0
         uptime = session.host(server.info.host).now() - started
-        # The offset between two clocks is known to a round trip, here of a fast clock on a machine that may be busy.
+        # The second is that of `btime`: a process began at whole seconds since the epoch plus its ticks (proc(5)).
         assert 0 < uptime < (time.monotonic() - began + 1) * CLOCK, "the uptime is not on the host's own clock"
         series = server.get("gen_tps")
         await until(pilot, lambda: series.last is not None)

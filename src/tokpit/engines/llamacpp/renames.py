@@ -15,5 +15,8 @@ RENAMES = Renames(
         ("--spec-ngram-size-m", "--spec-ngram-simple-size-m"),
         ("--spec-ngram-min-hits", "--spec-ngram-simple-min-hits"),
     ),
+    advice=dict.fromkeys(
+        ("--mmap", "--no-mmap", "--mlock", "--direct-io", "--no-direct-io", "-dio", "-ndio"), "--load-mode"
+    ),
     stubs=True,
 )

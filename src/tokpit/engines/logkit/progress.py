@@ -130,6 +130,18 @@ class StartTracker:
         cause = f" Usual cause: {current.stuck_hint}." if current is not None and current.stuck_hint else ""
         return f"No progress for {_span(silent)} since {where}{bar} (usually at most {_span(usual)}).{cause}"
 
+    def unfinished(self) -> str | None:
+        """A sentence that says where the log ends, if that is within a start that has not failed; else None."""
+        current = self._current
+        if current is None or current.phase == "ready" or self.failure is not None or self._work:
+            return None
+        bar = f" at {self.detail}" if self.detail else ""
+        cause = f"; usual cause: {current.stuck_hint}" if current.stuck_hint else ""
+        return (
+            f"The log ends in “{current.label}”{bar}, which usually takes at most {_span(current.usual_s)}: without a "
+            f"new line for longer, the start is stuck there{cause}."
+        )
+
 
 def _span(seconds: float) -> str:
     whole = int(seconds)

@@ -50,6 +50,7 @@ def standing(
 ) -> list[Verdict]:
     """Findings, none of them fatal. `silent_s`: seconds since the last line was written, where that is known.
 
+    START_UNFINISHED: the log ends before the start does, and how long ago that was is not known.
     STUCK_*: nothing moved for longer than the phase usually takes. SLOW_WEIGHT_LOAD: weights load, but slowly.
     JIT_AT_START: a long part of the start went into compiling.
     """
@@ -134,21 +135,24 @@ def _compiling(course: _Course, records: Sequence[LogRecord]) -> Verdict | None:
 
 def _stuck(course: _Course, records: Sequence[LogRecord], silent_s: float | None) -> Verdict | None:
     sentence = course.tracker.stuck(course.last_t + (silent_s or 0.0)) if records else None
+    current = course.tracker.current
+    code = f"STUCK_{(current.phase if current else 'start').upper()}"
+    if sentence is None and silent_s is None:
+        sentence, code = course.tracker.unfinished(), "START_UNFINISHED"
     if sentence is None:
         return None
-    current = course.tracker.current
     network = [record for record in records if "NCCL INFO Bootstrap" in record.text or "SOCKET_IFNAME" in record.text]
     interface = f" NCCL says: {network[-1].text[:160]}." if network else ""
     joins = current is not None and current.joins
     return Verdict(
-        code="STUCK_NCCL_INIT" if joins else f"STUCK_{(current.phase if current else 'start').upper()}",
+        code="STUCK_NCCL_INIT" if joins and code.startswith("STUCK") else code,
         phase="distributed" if joins else (current.phase if current else "args"),
         sentence=sentence + interface,
         next_action="See which interface NCCL chose; set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME to the right one, "
         "NCCL_DEBUG=INFO for more, and without NVLink try NCCL_P2P_DISABLE=1."
         if joins
         else "See whether its processes use CPU, disk or GPU; take a stack with py-spy if they do not.",
-        evidence=tuple(record.text[:300] for record in [*network[-2:], records[-1]]),
+        evidence=tuple(dict.fromkeys(record.text[:300] for record in [*network[-2:], records[-1]])),
         lines=(records[-1].line,),
         figures={"silent_s": silent_s or 0.0},
         fatal=False,

@@ -53,8 +53,10 @@ async def read_live(session: Session, target: str, got: Gathered) -> None:
     model = await model_facts(
         host, LaunchSpec(host=host.name, engine=server.engine, program=(), settings=server.settings)
     )
-    weights = None if model.weight_bytes is None else model.weight_bytes / 1e9
-    got.facts = merged(Facts(weights_gb=weights, hybrid=model.hybrid), got.facts)
+    # What the log says was loaded goes before the files: weights may be quantized while they are loaded.
+    loaded = any(log.facts.weights_each_gb for log in got.logs)
+    weights = None if loaded or model.weight_bytes is None else model.weight_bytes / 1e9
+    got.facts = merged(Facts(weights_gb=weights, hybrid=model.hybrid, experts=model.experts), got.facts)
     pool = next((log.facts.kv_tokens for log in got.logs if log.facts.kv_tokens), None)
     token = kv_bytes_per_token(server.settings, model)
     if pool and token:

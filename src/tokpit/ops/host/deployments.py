@@ -21,6 +21,7 @@ from tokpit.ops.host.environments import find_environments
 from tokpit.ops.host.remembered import Deployment, deployments
 from tokpit.probes.deployments import BUDGET_S, deployments_script, parse_pieces
 from tokpit.probes.environments import Environment, Found
+from tokpit.store.masking import masked
 
 if TYPE_CHECKING:
     from tokpit.ops.session import Session
@@ -263,7 +264,7 @@ def _akin(one: str | None, other: str | None) -> bool:
 
 def same(one: Deployment, server: ServerInfo) -> bool:
     """Whether this is the trace of the running server itself."""
-    if one.argv and one.argv == server.argv:
+    if one.argv and masked(one.argv) == masked(server.argv):  # a stored command line has no secrets
         return True
     return bool(server.log_path) and one.source == "log" and one.where == server.log_path
 

@@ -17,6 +17,9 @@ from tokpit.transport.base import Host, quote
 
 log = logging.getLogger(__name__)
 
+_FEWEST = 20
+"""A help text with fewer flags than this is not one."""
+
 
 class Stored(msgspec.Struct, frozen=True):
     """A cached schema and the version that it belongs to."""
@@ -30,25 +33,32 @@ async def installed_schema(
 ) -> tuple[FlagSpec, ...] | None:
     """The schema of the engine in the environment of `program`; None where it cannot be read (a built-in table serves).
 
-    Read from the installed sources, under a second; cached by host, interpreter and version.
+    Read from the installed sources, or from what a program of its own prints for `--help`, under a second; cached by
+    host, interpreter or program, and version.
     """
-    python = interpreter(program)
-    if python is None or version is None:
+    asked = interpreter(program) if engine.interpreted else quote(program)
+    if not asked or version is None:
         return None
     if folder is None:
         from tokpit.config.paths import cache_dir
 
         folder = cache_dir() / "schemas"
-    key = hashlib.sha256("\0".join((host.name, engine.name, python, version)).encode()).hexdigest()[:24]
+    key = hashlib.sha256("\0".join((host.name, engine.name, asked, version)).encode()).hexdigest()[:24]
     path = folder / f"{engine.name}-{key}.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=Stored).flags
     except (OSError, msgspec.DecodeError):
         pass
     try:
-        words = quote(dump.command(python, engine.name, "source"))
-        answer = await host.run(words, stdin=dump.script().encode(), timeout_s=60)
-        flags = tuple(dump.parse_dump(answer.out)[1])
+        if engine.interpreted:
+            words = quote(dump.command(asked, engine.name, "source"))
+            answer = await host.run(words, stdin=dump.script().encode(), timeout_s=60)
+            flags = tuple(dump.parse_dump(answer.out)[1])
+        else:
+            answer = await host.run(f"{asked} --help 2>&1 </dev/null", timeout_s=60)
+            flags = tuple(engine.read_help(answer.out))
+            if len(flags) < _FEWEST:
+                raise ValueError(f"its help names {len(flags)} flags")
     except (HostError, ValueError) as error:
         log.info("no flag schema of %s on %s: %s", engine.name, host.name, error)
         return None

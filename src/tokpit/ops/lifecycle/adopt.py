@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -81,8 +81,24 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     )
 
 
-def audit_line(*, user: str, command: str, title: str, outcome: str, detail: str, at: float) -> str:
-    """One line of the audit that is kept on the host: UTC time, who from where, what, how it ended; secrets masked."""
+def audit_line(
+    *,
+    user: str,
+    command: str,
+    title: str,
+    outcome: str,
+    detail: str,
+    at: float,
+    duration_s: float,
+    lines: Sequence[str] = (),
+) -> str:
+    """One line of the audit that is kept on the host, secrets masked.
+
+    UTC time, who from where, what, how it ended and after how long, and the command lines that were shown.
+    """
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
     said = f" ({detail})" if detail else ""
-    return mask_secrets(f"{stamp} {user}@{socket.gethostname()} {command} {outcome}: {title}{said}")
+    commands = "; ".join(line for line in lines if not line.startswith("#"))
+    ran = f" | {commands}" if commands else ""
+    who = f"{user}@{socket.gethostname()}"
+    return mask_secrets(f"{stamp} {who} {command} {outcome} after {duration_s:.1f} s: {title}{said}{ran}")

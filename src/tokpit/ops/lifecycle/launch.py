@@ -12,14 +12,16 @@ from tokpit.domain.hostfacts import HostFacts
 from tokpit.domain.records import ServerSeen
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, LaunchState
+from tokpit.domain.text import MASK
 from tokpit.engines.base import Engine
 from tokpit.engines.registry import engine as engine_of
-from tokpit.errors import LaunchError, TokpitError, UsageError
+from tokpit.errors import EndedAtOnce, LaunchError, StartFailed, TokpitError, UsageError
 from tokpit.insight.prediction import predicted
+from tokpit.ops.difference import flag_groups
 from tokpit.ops.gate import Prepared
 from tokpit.ops.host import environment, environments
 from tokpit.ops.host.schema import installed_schema
-from tokpit.ops.lifecycle import methods, occupants, ready, slurm
+from tokpit.ops.lifecycle import leftovers, methods, occupants, ready, slurm
 from tokpit.ops.progress import Progress
 from tokpit.transport.base import Host, quote
 
@@ -85,6 +87,7 @@ async def assess(session: Session, spec: LaunchSpec, *, replacing: ServerInfo | 
     Raises LaunchError where the engine is not found there, UsageError for a setting that it cannot take, HostError.
     """
     engine = engine_of(spec.engine)
+    _check_secrets(spec)
     host = await session.connected(spec.host)
     boxed = spec.method == "docker"
     if spec.method == "slurm" and spec.settings.listen is None:  # its node's loopback is out of reach
@@ -113,7 +116,9 @@ async def assess(session: Session, spec: LaunchSpec, *, replacing: ServerInfo | 
     # A login host says nothing of the node that the queue will choose.
     facts = HostFacts() if queued else await environment.host_facts(host, spec, replacing=replacing)
     model = await environment.model_facts(host, spec)
-    for answer in engine.check_rules(spec.settings, spec.version, model, facts, spec.env):
+    # What the login has in its environment the server will have too, unless it runs somewhere else.
+    inherited = {} if boxed or queued else await environment.process_env(host, None)
+    for answer in engine.check_rules(spec.settings, spec.version, model, facts, {**inherited, **spec.env}):
         sentence = answer.sentence + (f" ({answer.arithmetic})" if answer.arithmetic else "")
         if answer.severity == "error":
             errors.append(sentence)
@@ -136,9 +141,10 @@ async def assess(session: Session, spec: LaunchSpec, *, replacing: ServerInfo | 
 
 
 async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
-    """`server.launch`: args are `spec` (LaunchSpec), `force`, `timeout_s`, `operation_id`.
+    """`server.launch`: args are `spec` (LaunchSpec), `force`, `timeout_s`, `operation_id`, `clear`.
 
-    `plan`: a Plan made before, started as it is, instead of `spec` and `force`.
+    `plan`: a Plan made before, started as it is, instead of `spec` and `force`. `clear`: what becomes of what a failed
+    start leaves; True clears it away, False leaves it, None (default) asks then.
     """
     if "plan" not in args and args["spec"].ranks:
         from tokpit.ops.lifecycle import nodes
@@ -151,9 +157,14 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     made = msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, log_path=log_path))
 
     async def run() -> Launched:
-        return await start(
-            session, made, timeout_s=args.get("timeout_s") or 1800.0, operation_id=args.get("operation_id")
-        )
+        attempt = leftovers.Attempt()
+        timeout_s = args.get("timeout_s") or 1800.0
+        try:
+            return await start(
+                session, made, timeout_s=timeout_s, operation_id=args.get("operation_id"), attempt=attempt
+            )
+        except (StartFailed, EndedAtOnce) as error:
+            raise await leftovers.after(session, host, attempt, error, wanted=args.get("clear")) from error
 
     if spec.method == "slurm":
         lines = slurm.shown_lines(made)
@@ -168,8 +179,18 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     )
 
 
-async def start(session: Session, made: Plan, *, timeout_s: float, operation_id: str | None = None) -> Launched:
-    """Start what was planned and wait until it is ready. Raises StartFailed with the cause, LaunchError, HostError."""
+async def start(
+    session: Session,
+    made: Plan,
+    *,
+    timeout_s: float,
+    operation_id: str | None = None,
+    attempt: leftovers.Attempt | None = None,
+) -> Launched:
+    """Start what was planned and wait until it is ready. Raises StartFailed with the cause, LaunchError, HostError.
+
+    `attempt` is told what was started, for who clears away what a failed start leaves.
+    """
     host = session.host(made.spec.host)
     progress = Progress(
         session.store,
@@ -181,7 +202,7 @@ async def start(session: Session, made: Plan, *, timeout_s: float, operation_id:
         operation_id=operation_id,
     )
     try:
-        return await _start(session, host, made, progress, timeout_s)
+        return await _start(session, host, made, progress, timeout_s, attempt or leftovers.Attempt())
     except TokpitError as error:
         progress.failed(error)
         raise
@@ -190,7 +211,9 @@ async def start(session: Session, made: Plan, *, timeout_s: float, operation_id:
         raise
 
 
-async def _start(session: Session, host: Host, made: Plan, progress: Progress, timeout_s: float) -> Launched:
+async def _start(
+    session: Session, host: Host, made: Plan, progress: Progress, timeout_s: float, attempt: leftovers.Attempt
+) -> Launched:
     from tokpit.store.history import getpass_user
     from tokpit.transport.detached import start_detached
 
@@ -202,9 +225,10 @@ async def _start(session: Session, host: Host, made: Plan, progress: Progress, t
             state, info = await slurm.begin(session, host, spec, made.argv, made.port, progress)
         except LaunchError as error:
             raise await ready.explained(host, spec, log_start, error, what=error.message) from error
+        attempt.info = info
         # The time in the queue is no time of the server's.
         left_s = progress.elapsed_s + timeout_s
-        return await _await_ready(session, host, made, progress, state, info, log_start, left_s)
+        return await _await_ready(session, host, made, progress, state, attempt, log_start, left_s)
     try:
         state = await start_detached(
             host,
@@ -220,10 +244,25 @@ async def _start(session: Session, host: Host, made: Plan, progress: Progress, t
             by=getpass_user(),
         )
     except LaunchError as error:
+        if isinstance(error, EndedAtOnce):
+            attempt.info = server_info(host, engine_of(spec.engine), spec, _ended(made, error))
         raise await ready.explained(host, spec, log_start, error) from error
     progress.step("started", "started", f"pid {state.pid}, log {state.log_path}")
-    info = server_info(host, engine_of(spec.engine), spec, state)
-    return await _await_ready(session, host, made, progress, state, info, log_start, timeout_s)
+    attempt.info = server_info(host, engine_of(spec.engine), spec, state)
+    return await _await_ready(session, host, made, progress, state, attempt, log_start, timeout_s)
+
+
+def _ended(made: Plan, error: EndedAtOnce) -> LaunchState:
+    """What would have been recorded of a process that was gone before it could be."""
+    return LaunchState(
+        engine=made.spec.engine,
+        pid=error.pid,
+        pgid=error.pgid,
+        start_ticks=error.start_ticks,
+        argv=made.argv,
+        log_path=made.spec.log_path or "",
+        port=made.port,
+    )
 
 
 async def _await_ready(
@@ -232,16 +271,18 @@ async def _await_ready(
     made: Plan,
     progress: Progress,
     state: LaunchState,
-    info: ServerInfo,
+    attempt: leftovers.Attempt,
     log_start: int,
     timeout_s: float,
 ) -> Launched:
+    info = attempt.info
+    assert info is not None
     history = await session.history()
     launch_id = await history.save_launch(made.spec, state)
     session.store.apply(ServerSeen(host.now(), info))
     session.watch_server(info.id, log_offset=log_start)
     try:
-        waited = await ready.wait_ready(session, host, info, progress, timeout_s=timeout_s)
+        waited = await ready.wait_ready(session, host, info, progress, timeout_s=timeout_s, attempt=attempt)
     except TokpitError as error:
         await history.launch_outcome(launch_id, "failed", error.message)
         raise
@@ -254,6 +295,19 @@ async def _await_ready(
         first_token_s=waited.first_token_s,
         command=made.command,
         warnings=made.warnings,
+    )
+
+
+def _check_secrets(spec: LaunchSpec) -> None:
+    """Raises UsageError where a value was masked when it was stored, so that nobody knows it any more."""
+    flags = [group[0].partition("=")[0] for group in flag_groups(spec.settings.raw) if MASK in " ".join(group)]
+    names = [name for name, value in spec.env.items() if value == MASK]
+    if not flags and not names:
+        return
+    again = [*(f"-e {name}=VALUE" for name in names), *(["--"] if flags else []), *(f"{flag} VALUE" for flag in flags)]
+    raise UsageError(
+        f"secrets are not stored, and this launch had {', '.join((*flags, *names))}",
+        hint=f"give the value again: {' '.join(again)}",
     )
 
 

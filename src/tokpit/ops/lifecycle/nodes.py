@@ -17,7 +17,7 @@ from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import HostError, LaunchError, StartFailed, StopError, TokpitError, UsageError
 from tokpit.ops.gate import Prepared
 from tokpit.ops.host import environment
-from tokpit.ops.lifecycle import launch, methods, ready, stop
+from tokpit.ops.lifecycle import launch, leftovers, methods, ready, stop
 from tokpit.ops.progress import Progress
 from tokpit.ops.targets import address_of
 from tokpit.probes.group import group_script, parse_group
@@ -30,17 +30,21 @@ RENDEZVOUS_PORT = 29_600
 _POLL_S = 1.0
 _BEHIND_S = 60.0
 """A rank that is not yet where the others wait for it, and has not moved for so long, is named."""
-_ROLLBACK_WAIT_S = 20.0
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True):
-    """One host's part. `info` and `log_start` once it is started."""
+    """One host's part. `attempt` knows its process and `log_start` counts once it is started."""
 
     number: int
     host: str
     plan: launch.Plan
-    info: ServerInfo | None = None
+    attempt: leftovers.Attempt = msgspec.field(default_factory=leftovers.Attempt)
     log_start: int = 0
+
+    @property
+    def info(self) -> ServerInfo | None:
+        """Its process; None before it is started."""
+        return self.attempt.info
 
     @property
     def name(self) -> str:
@@ -214,7 +218,8 @@ async def _start_all(
         await history.save_launch(made.spec, state)
         session.store.apply(ServerSeen(host.now(), info))
         session.watch_server(info.id, log_offset=log_start)
-        begun.append(msgspec.structs.replace(rank, info=info, log_start=log_start))
+        rank.attempt.info = info
+        begun.append(msgspec.structs.replace(rank, log_start=log_start))
         progress.step(f"started-{rank.number}", f"{rank.name} started", f"pid {state.pid}, log {state.log_path}")
         return state
 
@@ -231,7 +236,9 @@ async def _wait(session: Session, ranks: Sequence[Rank], progress: Progress, tim
     info = ranks[0].info
     assert info is not None
     host = session.host(ranks[0].host)
-    first = asyncio.ensure_future(ready.wait_ready(session, host, info, progress, timeout_s=timeout_s))
+    first = asyncio.ensure_future(
+        ready.wait_ready(session, host, info, progress, timeout_s=timeout_s, attempt=ranks[0].attempt)
+    )
     others = asyncio.ensure_future(_watch(session, ranks, progress))
     try:
         await asyncio.wait((first, others), return_when=asyncio.FIRST_COMPLETED)
@@ -337,17 +344,18 @@ def _named(rank: Rank, error: LaunchError) -> LaunchError:
 
 
 async def _end_all(session: Session, ranks: Sequence[Rank], progress: Progress) -> None:
-    """End what was started; one that is gone already, or a host that does not answer, stops nothing."""
+    """End what was started, and what outlived a rank that is gone; a host that does not answer stops nothing."""
 
     async def one(rank: Rank) -> str:
         assert rank.info is not None
         host = session.host(rank.host)
         try:
-            job = await stop.plan(host, rank.info)
-            await stop.stop(session, host, job, term_wait_s=_ROLLBACK_WAIT_S)
-        except StopError:
-            return ""
-        except HostError as error:
+            left = await leftovers.look(host, rank.attempt)
+            if left is not None and left.job is not None:
+                await stop.stop(session, host, left.job, term_wait_s=leftovers.TERM_WAIT_S)
+            else:
+                await stop.forget(host, rank.info)
+        except (StopError, HostError) as error:
             return f"{rank.name} may still run: {error.message}"
         return ""
 

@@ -25,9 +25,12 @@ from tokpit.engines.verdictkit.aftermath import HostEvidence, questions, with_ho
 from tokpit.errors import HostError, LaunchError, StartFailed
 from tokpit.ops import http
 from tokpit.ops.host import environment
+from tokpit.ops.lifecycle.leftovers import Attempt
 from tokpit.ops.lifecycle.slurm import Life
 from tokpit.ops.progress import Progress
 from tokpit.ops.targets import server_target
+from tokpit.probes import family
+from tokpit.probes.family import Member
 from tokpit.probes.group import GroupState, group_script, parse_group
 from tokpit.probes.slurm import dead_rank
 from tokpit.transport.base import Host, quote
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 1.0
 _CATCH_UP_S = 3.0
+_SHM_EVERY_S = 5.0
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,14 +51,22 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     model: str
 
 
-async def wait_ready(session: Session, host: Host, info: ServerInfo, progress: Progress, *, timeout_s: float) -> Ready:
-    """Wait until the server is ready, publishing milestones.
+async def wait_ready(
+    session: Session,
+    host: Host,
+    info: ServerInfo,
+    progress: Progress,
+    *,
+    timeout_s: float,
+    attempt: Attempt | None = None,
+) -> Ready:
+    """Wait until the server is ready, publishing milestones; `attempt` is told which processes belong to it.
 
     Raises StartFailed with the verdict of the engine knowledge when the process has ended or another process holds
     the port, LaunchError on timeout. A lost link is waited out; the server does not need it.
     """
     engine = engine_of(info.engine)
-    waiter = _Waiter(session, host, info, engine, progress)
+    waiter = _Waiter(session, host, info, engine, progress, attempt or Attempt())
     while True:
         try:
             ready = await waiter.look()
@@ -112,8 +124,12 @@ def start_failed(what: str, verdict: Verdict | None, records: Sequence[LogRecord
 class _Waiter:
     """What is known of one start; `look` asks again."""
 
-    def __init__(self, session: Session, host: Host, info: ServerInfo, engine: Engine, progress: Progress) -> None:
+    def __init__(
+        self, session: Session, host: Host, info: ServerInfo, engine: Engine, progress: Progress, attempt: Attempt
+    ) -> None:
         self._session, self._host, self._info, self._engine, self._progress = session, host, info, engine, progress
+        self._attempt = attempt
+        self._shm_due_s = 0.0
         self._tracker = StartTracker(engine.milestones, started_t=0.0)
         self._reached_s = 0.0
         self._ready_s: float | None = None
@@ -158,10 +174,15 @@ class _Waiter:
 
     async def _owns_port(self) -> bool:
         """Whether the port belongs to the process, which lives. Raises StartFailed where it never will."""
-        answer = await self._host.run(group_script(self._info.pid, self._info.pgid, self._info.port or 0))
+        info = self._info
+        answer = await self._host.run(
+            group_script(info.pid, info.pgid, info.port or 0) + family.family_script(info.pid, alone=True)
+        )
         state = parse_group(answer.out)
+        members = family.parse_family(answer.out, info.pid, info.start_ticks, info.pgid).members
+        await self._note_family(members)
         if state.start_ticks != self._info.start_ticks:
-            await self._failed("the process has ended", ended=True)
+            await self._failed("the process has ended")
         if not state.listening:
             return False
         if not state.owns_port:
@@ -170,11 +191,19 @@ class _Waiter:
         self._mark("listening", f"port {self._info.port} belongs to it")
         return True
 
+    async def _note_family(self, members: Sequence[Member]) -> None:
+        """Which processes belong to the start and, now and then, what they hold in /dev/shm."""
+        self._attempt.seen.update((member.pid, member.start_ticks) for member in members)
+        if members and self._progress.elapsed_s >= self._shm_due_s:
+            answer = await self._host.run(family.shm_script([member.pid for member in members]))
+            self._attempt.files.update(file.path for file in family.parse_shm(answer.out))
+            self._shm_due_s = self._progress.elapsed_s + _SHM_EVERY_S
+
     async def _job_runs(self) -> bool:
         """Whether the job lives; whose port it is cannot be seen from the login host."""
         assert self._life is not None
         if over := await self._life.over():
-            await self._failed(over, ended=True)
+            await self._failed(over)
         return True
 
     async def _catch_up(self) -> None:
@@ -245,7 +274,7 @@ class _Waiter:
             return
         await self._failed(held)
 
-    async def _failed(self, what: str, *, ended: bool = False) -> None:
+    async def _failed(self, what: str) -> None:
         await self._catch_up()
         if self._life is not None and (first := dead_rank(record.text for record in self._records)):
             what += f"; {first}"
@@ -253,9 +282,7 @@ class _Waiter:
         if verdict is not None and self._life is None:
             verdict = await self._ask_host(verdict)
         self._session.store.apply(PhaseRecord(self._info.id, self._host.now(), "failed", what))
-        left = "" if ended else f"; the process still runs, end it with: tokpit stop {self._host.name}/{self._info.pid}"
-        if verdict is not None:
-            hint = verdict.next_action.rstrip(".") + left if left else verdict.next_action
-        else:
-            hint = (last_lines(self._records) if self._records else f"read {self._info.log_path}") + left
+        hint = verdict.next_action if verdict is not None else f"read {self._info.log_path}"
+        if verdict is None and self._records:
+            hint = last_lines(self._records)
         raise start_failed(f"{self._info.label}: {what}", verdict, self._records, hint)

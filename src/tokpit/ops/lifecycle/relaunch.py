@@ -13,11 +13,11 @@ from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.domain.text import mask_secrets
 from tokpit.engines.registry import engine as engine_of
-from tokpit.errors import HostError, LaunchError, StopError, UsageError
+from tokpit.errors import EndedAtOnce, HostError, LaunchError, StartFailed, UsageError
 from tokpit.ops.difference import Change, differences, map_differences
 from tokpit.ops.gate import Prepared
 from tokpit.ops.host import environment
-from tokpit.ops.lifecycle import launch, managers, methods, ready, stop, turn
+from tokpit.ops.lifecycle import launch, leftovers, managers, methods, ready, stop, turn
 from tokpit.ops.lifecycle.launch import Launched, Plan
 from tokpit.ops.progress import Progress
 from tokpit.ops.targets import resolve_server
@@ -42,6 +42,8 @@ class Relaunch(msgspec.Struct, frozen=True, kw_only=True):
     rollback: bool | None
     """None: ask once it is needed."""
     timeout_s: float
+    clear: bool | None = None
+    """What becomes of what a failed start leaves where the earlier server stays down; None asks then."""
 
     @property
     def unit(self) -> managers.Manager | None:
@@ -54,7 +56,8 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     """`server.relaunch`: args are `target` or `server_id`, `changes` (canonical settings), `env`, `rollback`, `force`.
 
     `plan`: what takes its place, made before and started as it is, instead of `changes`, `env` and `force`.
-    `rollback`: True starts the earlier server again where the new one fails, False does not, None asks then.
+    `rollback`: True starts the earlier server again where the new one fails, False does not, None asks then. `clear`:
+    the same of what the new one leaves where the earlier one is not started again.
     Raises LaunchError where the server cannot be started again from its command line, UsageError, StopError, HostError.
     """
     info = await resolve_server(session, args.get("server_id") or args["target"])
@@ -86,6 +89,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
         changes=(*differences(old.settings, after.spec.settings), *map_differences(old.env, after.spec.env)),
         rollback=args.get("rollback"),
         timeout_s=args.get("timeout_s") or 1800.0,
+        clear=args.get("clear"),
     )
 
     async def work() -> Launched:
@@ -161,9 +165,15 @@ def _warnings(plan: Relaunch) -> tuple[str, ...]:
 
 async def run(session: Session, host: Host, plan: Relaunch) -> Launched:
     """Stop, start, and go back where that fails and is wanted. Raises LaunchError that says how both went."""
+    attempt = leftovers.Attempt()
 
     async def begin() -> Launched:
-        return await launch.start(session, await _logged(host, plan.after), timeout_s=plan.timeout_s)
+        return await launch.start(session, await _logged(host, plan.after), timeout_s=plan.timeout_s, attempt=attempt)
+
+    async def unmade(error: LaunchError) -> LaunchError:
+        if not isinstance(error, (StartFailed, EndedAtOnce)):
+            return error
+        return await leftovers.after(session, host, attempt, error, wanted=plan.clear)
 
     async def back_lines() -> tuple[str, ...]:
         if plan.unit is not None:
@@ -174,7 +184,8 @@ async def run(session: Session, host: Host, plan: Relaunch) -> Launched:
         info=plan.info,
         end=lambda: stop.stop(session, host, plan.job, term_wait_s=stop.TERM_WAIT_S),
         begin=begin,
-        clear=lambda: _clear(session, host, plan.after),
+        clear=lambda: leftovers.clear_all(session, host, attempt),
+        unmade=unmade,
         back=lambda: bring_back(session, host, plan.info, plan.before, plan.unit, timeout_s=plan.timeout_s),
         back_lines=back_lines,
         rollback=plan.rollback,
@@ -198,20 +209,6 @@ async def bring_back(
         return (await launch.start(session, await _logged(host, before), timeout_s=timeout_s)).ready_s
     await managers.ask(host, unit, "start", wait_s=60.0)
     return await _wait_unit(session, host, info, timeout_s)
-
-
-async def _clear(session: Session, host: Host, failed: Plan) -> None:
-    """End what is left of the failed start, so that port and GPU memory are free."""
-    from tokpit.transport.detached import read_states
-
-    for state in await read_states(host):
-        if state.port != failed.port or state.argv != failed.argv:
-            continue
-        info = launch.server_info(host, engine_of(failed.spec.engine), failed.spec, state)
-        try:
-            await stop.stop(session, host, await stop.plan(host, info), term_wait_s=10.0)
-        except StopError as error:
-            log.info("nothing to clear away: %s", error)
 
 
 async def _wait_unit(session: Session, host: Host, info: ServerInfo, timeout_s: float) -> float:

@@ -69,14 +69,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def lines(self) -> tuple[str, ...]:
         """The command lines as they are shown."""
+        return self.lines_within(TERM_WAIT_S)
+
+    def lines_within(self, wait_s: float) -> tuple[str, ...]:
+        """The same for another time to leave after TERM."""
         if self.manager is not None:
-            first = " ".join(self.manager.command("stop", wait_s=TERM_WAIT_S))
+            first = " ".join(self.manager.command("stop", wait_s=wait_s))
         elif self.roots:
             first = f"kill -TERM {' '.join(str(root.pid) for root in self.roots)}"
         else:
             first = f"kill -TERM {self.info.pid}" if self.drains else f"kill -TERM -{self.info.pgid}"
         pids = " ".join(map(str, self.before.family.pids))
-        return first, f"kill -KILL {pids}  # only what is left after {TERM_WAIT_S:g} s"
+        return first, f"kill -KILL {pids}  # only what is left after {wait_s:g} s"
 
 
 async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
@@ -123,6 +127,8 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
 def _warnings(job: Job) -> tuple[str, ...]:
     info = job.info
     said = []
+    if info.port is not None and not info.launched_by_tokpit:
+        said.append(f"tokpit did not start it; it runs as {info.user or 'an unknown user'}")
     held = job.before.gpu.held_mib if job.before.gpu is not None else None
     if held:
         said.append(f"it holds {held:,.0f} MiB of GPU memory")
@@ -170,7 +176,7 @@ async def look(host: Host, info: ServerInfo) -> GroupState:
     return parse_group(answer.out)
 
 
-async def stop(session: Session, host: Host, job: Job, *, term_wait_s: float) -> Stopped:
+async def stop(session: Session, host: Host, job: Job, *, term_wait_s: float, keep_record: bool = False) -> Stopped:
     """Stop what was planned and look what is left. Raises StopError where a process survives."""
     info = job.info
     progress = Progress(session.store, kind="stop", target=info.id, title=f"stop {info.label}", now=host.now)
@@ -180,7 +186,8 @@ async def stop(session: Session, host: Host, job: Job, *, term_wait_s: float) ->
     except TokpitError as error:
         progress.failed(error)
         raise
-    await _forget(host, info)
+    if not keep_record:
+        await forget(host, info)
     session.store.apply(PhaseRecord(info.id, host.now(), "gone"))
     session.store.apply(Mark(info.id, host.now(), "stop", f"stopped by {signal}"))
     await session.unwatch_server(info.id)
@@ -204,14 +211,14 @@ async def _end(host: Host, job: Job, progress: Progress, term_wait_s: float) -> 
             raise StopError(f"{info.label}: TERM was not delivered: {decode_line(answer.stderr.strip())}")
     else:
         await signal_group(host, who, "TERM")
-    progress.step("term", f"{signal} sent", f"{len(members)} processes")
+    progress.step("term", f"{signal} sent", counted(len(members)))
     left = await _wait_gone(host, job, term_wait_s)
     if left:
         signal = "KILL"
         if not job.roots:
             await signal_group(host, who, "KILL", orphans=True)
         await host.run(probe.kill_script(left, "KILL"))
-        progress.step("kill", "KILL sent", f"{len(left)} processes were left after {term_wait_s:g} s")
+        progress.step("kill", "KILL sent", f"{counted(len(left))} left after {term_wait_s:g} s")
         left = await _wait_gone(host, job, KILL_WAIT_S)
     if left:
         raise StopError(
@@ -219,6 +226,11 @@ async def _end(host: Host, job: Job, progress: Progress, term_wait_s: float) -> 
             hint="a process in state D waits for the kernel or the driver; look at dmesg",
         )
     return signal
+
+
+def counted(n: int) -> str:
+    """`1 process`, `3 processes`."""
+    return f"{n} process{'' if n == 1 else 'es'}"
 
 
 async def _wait_gone(host: Host, job: Job, wait_s: float) -> tuple[Member, ...]:
@@ -287,7 +299,8 @@ async def _aftermath(host: Host, job: Job, signal: str, progress: Progress) -> S
     )
 
 
-async def _forget(host: Host, info: ServerInfo) -> None:
+async def forget(host: Host, info: ServerInfo) -> None:
+    """Remove the record of a launch from the host, if there is one. Raises HostError."""
     from tokpit.transport.detached import read_states, remove_state
 
     for state in await read_states(host):

@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tokpit.domain.server import ServerInfo
-from tokpit.errors import LaunchError, StartFailed, TokpitError
+from tokpit.domain.text import mask_secrets
+from tokpit.errors import LaunchError, LinkLost, RemoteFailed, TokpitError
 from tokpit.ops.gate import ConfirmRequest, Risk
 from tokpit.ops.lifecycle.launch import Launched
+from tokpit.ops.lifecycle.leftovers import told
 
 if TYPE_CHECKING:
     from tokpit.ops.session import Session
 
 log = logging.getLogger(__name__)
+
+
+async def _as_it_is(error: LaunchError) -> LaunchError:
+    return error
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,22 +42,36 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     back_lines: Callable[[], Awaitable[tuple[str, ...]]]
     """What `back` will run, as it is shown."""
     rollback: bool | None
+    unmade: Callable[[LaunchError], Awaitable[LaunchError]] = _as_it_is
+    """The error of a begin that failed, once what it left was asked for: where the earlier server stays down."""
 
 
 async def run(session: Session, turn: Turn) -> Launched:
-    """End, begin, and go back where that fails and is wanted. Raises LaunchError that says how both went."""
+    """End, begin, and go back where that fails and is wanted. Raises LaunchError that says how both went.
+
+    A step that fails leaves the one before it done: the error says so.
+    """
     await turn.end()
+    host = turn.info.host
     try:
         return await turn.begin()
-    except LaunchError as error:
-        if not await _wanted(session, turn, error):
-            raise
-        said = await _roll_back(turn)
-        if isinstance(error, StartFailed):
-            raise StartFailed(
-                f"{error.message}; {said}", code=error.code, evidence=error.evidence, hint=error.hint
-            ) from error
-        raise LaunchError(f"{error.message}; {said}", hint=error.hint) from error
+    except LinkLost as broken:
+        raise LaunchError(
+            f"{turn.info.label} was stopped, and the link broke before the new server was recorded: {broken.message}",
+            hint=f"tokpit ps {host} shows whether it runs; tokpit history {host} names the earlier one",
+        ) from broken
+    except (LaunchError, RemoteFailed) as caught:
+        error = caught if isinstance(caught, LaunchError) else _not_begun(turn, caught)
+        if await _wanted(session, turn, error):
+            raise told(error, message=f"{error.message}; {await _roll_back(turn)}") from caught
+        error = await turn.unmade(error)
+        raise error from (caught if error is not caught else None)
+
+
+def _not_begun(turn: Turn, error: RemoteFailed) -> LaunchError:
+    return LaunchError(
+        f"{turn.info.label} was stopped, and the new server was not started: {error.message}", hint=error.hint
+    )
 
 
 async def _wanted(session: Session, turn: Turn, error: LaunchError) -> bool:
@@ -61,7 +81,7 @@ async def _wanted(session: Session, turn: Turn, error: LaunchError) -> bool:
         return False
     request = ConfirmRequest(
         title=f"the new server failed ({error.message}). Start the earlier one again",
-        lines=await turn.back_lines(),
+        lines=tuple(mask_secrets(line) for line in await turn.back_lines()),
         risk=Risk.CHANGE,
     )
     return await session.confirm(request)

@@ -17,6 +17,7 @@ from tokpit.ops.gate import Prepared
 from tokpit.ops.progress import Progress
 from tokpit.ops.records import baseline
 from tokpit.ops.sweep.checks import judged, level_of
+from tokpit.ops.sweep.early import Early
 from tokpit.ops.sweep.find import Search, meets_slo
 from tokpit.ops.sweep.onhost import OnHost
 from tokpit.ops.sweep.place import Here, Source, choose, from_hosts
@@ -38,6 +39,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     """`sweep.start`: `target` (text or server id), `levels` (text) and what `sweep_plan.read_args` reads.
 
     `enough`: asked with the kept levels after each one; a text that is not empty ends the sweep with it as the reason.
+    `hopeless`: asked with the rate of the level under way, at most twenty times a level; such a text cuts it short.
     Raises UsageError for a bad option, TargetError, HostError.
     """
     asked = read_args(args)
@@ -89,6 +91,7 @@ class Sweep:
         self._side = ServerSide(session, host, target.server, target.url, asked.headers)
         self._search = Search(asked.levels) if asked.find else None
         self._enough: Callable[[tuple[Level, ...]], str] | None = args.get("enough")
+        self._early = Early(self._stop, args.get("hopeless"))
         self._kept: list[Level] = []
         self._reason = ""
         self._in_flight, self._received = 0, 0.0
@@ -211,8 +214,8 @@ class Sweep:
             ended = await self._one(one, run, history, number, count, repeat)
             if ended.status == "failed":
                 raise LoadError(f"{self._target.label}: {ended.reason}", hint=self._kept_words(run))
-            if ended.status == "stopped":
-                self._reason = ended.reason.rstrip(".")
+            if ended.status == "stopped" or self._early.over:
+                self._reason = self._early.reason or ended.reason.rstrip(".") or "stopped by request"
                 return "stopped"
             if self._enough is not None and (why := self._enough(tuple(self._kept))):
                 self._reason = why
@@ -277,7 +280,8 @@ class Sweep:
             self._session.store.apply(Mark(self._target.server.id, self._now(), "sweep", f"sweep {label}"))
         await self._side.begin(lambda: (self._in_flight, self._received))
         try:
-            ended = await self._source.run(plan, lambda event: self._event(event, concurrency), self._stop)
+            async with self._early.level(plan, concurrency) as cut:
+                ended = await self._source.run(plan, lambda event: self._event(event, concurrency), cut)
         finally:
             seen = await self._side.end()
         for result in ended.levels:
@@ -303,6 +307,7 @@ class Sweep:
 
         if isinstance(event, events.Progress):
             self._in_flight, self._received = event.running, event.tokens
+            self._early.look(event)
             figures = {name: getattr(event, name) for name in ("done", "total", "ok", "err", "running", "elapsed_s")}
             figures |= {"concurrency": concurrency, "output_tps": event.tps, "eta_s": event.eta_s, **self._place}
             self._progress.update(live={name: float(value) for name, value in figures.items() if value is not None})

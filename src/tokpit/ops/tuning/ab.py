@@ -13,15 +13,15 @@ from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.domain.text import mask_secrets
 from tokpit.domain.tuning import CurvePoint
 from tokpit.errors import LaunchError, TokpitError, UsageError
+from tokpit.insight.words import within
 from tokpit.ops.difference import differences, map_differences
 from tokpit.ops.gate import Prepared
 from tokpit.ops.lifecycle import launch
 from tokpit.ops.lifecycle.launch import Plan
 from tokpit.ops.progress import Progress
 from tokpit.ops.sweep.plan import read_args
-from tokpit.ops.targets import resolve_server
-from tokpit.ops.tuning.place import Place, digest
-from tokpit.ops.tuning.plan import check_none_open, first_of, server_word
+from tokpit.ops.tuning.place import Place
+from tokpit.ops.tuning.plan import check_none_open, find_server, first_of, server_word
 from tokpit.store.history import new_id
 from tokpit.store.journal import First, Journal
 from tokpit.transport.base import quote
@@ -102,9 +102,9 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
 
 
 async def _sides(session: Session, args: Mapping[str, Any]) -> Sides:
-    info = await resolve_server(session, str(args["target"]))
+    info = await find_server(session, str(args["target"]))
     first = await first_of(session, info)
-    check_none_open(session.journals, first)
+    check_none_open(session.journals, first.spec.host, first.port)
     old = first.spec
     spec: LaunchSpec | None = args.get("spec")
     if spec is None:
@@ -144,8 +144,7 @@ class _Duel:
         self._order, self._noise = order(blocks), float(args.get("noise") or 0.02)
         self._objective: Objective = args.get("objective") or Objective()
         self._stop: asyncio.Event = args.get("stop") or asyncio.Event()
-        self._place = Place(session, sides.first, timeout_s=float(args.get("timeout_s") or 1800.0))
-        self._place.before_start = lambda plan: journal.add("start", line=digest(plan.argv))
+        self._place = Place(session, sides.first, journal, timeout_s=float(args.get("timeout_s") or 1800.0))
         self._progress = Progress(
             session.store,
             kind="ab",
@@ -185,7 +184,7 @@ class _Duel:
             server = await self._place.put_first_back()
         else:
             server = await self._place.put(self._sides.b)
-        run = await self._place.sweep(server, self._sweep, None, self._stop)
+        run = await self._place.sweep(server, self._sweep, self._stop)
         if self._stop.is_set():
             return
         points = pooled(map(point_of, run.levels))
@@ -196,7 +195,7 @@ class _Duel:
         block = Block(side=side, value=value.value, half=value.half, points=points, run=run.id, restarted=restarted)
         self._blocks.append(block)
         self._journal.add("block", block=block)
-        self._progress.step(f"block-{number}", f"block {number}, {side}: {value.value:.4g} ± {value.half:.2g}")
+        self._progress.step(f"block-{number}", f"block {number}, {side}: {within(value.value, value.half)}")
 
     async def _back(self, error: BaseException | None) -> None:
         try:

@@ -11,15 +11,18 @@ from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.domain.text import mask_secrets
 from tokpit.domain.tuning import Trial, Tuning
 from tokpit.engines.registry import engine as engine_of
+from tokpit.insight.words import within
 from tokpit.ops.difference import differences
 from tokpit.ops.progress import Progress
 from tokpit.ops.tuning.plan import Ready
+from tokpit.report.html import html
+from tokpit.report.markdown import markdown
 from tokpit.transport.base import quote
 from tokpit.tune import choosing, estimate
 from tokpit.tune.choosing import Standing
+from tokpit.tune.document import Told, document
 from tokpit.tune.effects import effects
 from tokpit.tune.experiment import OBJECTIVES
-from tokpit.tune.markdown import Told, report
 from tokpit.tune.search import Search
 from tokpit.tune.space import value_of, words_of
 
@@ -47,6 +50,8 @@ class Board:
         )
         space = experiment.space()
         self._live: Trial | None = None
+        self.told: Told | None = None
+        """What the report is made of, once it is over."""
         self.tuning = Tuning(
             id=tuning_id,
             server=ready.info.id,
@@ -102,11 +107,15 @@ class Board:
         """The end, with its report."""
         self._live = None
         self.tuning = msgspec.structs.replace(
-            self.tuning, phase=status, notes=(*self.tuning.notes, *((why,) if why else ()), *notes)
+            self.tuning,
+            phase=status,
+            notes=(*self.tuning.notes, *((f"the search ended: {why}",) if why else ()), *notes),
         )
         self._publish(winner)
         tuning = msgspec.structs.replace(self.tuning, left_s=None)
-        self.tuning = msgspec.structs.replace(tuning, report=report(tuning, self._told(winner)))
+        self.told = self._told(winner)
+        text, page = markdown(document(tuning, self.told, charts=False)), html(document(tuning, self.told))
+        self.tuning = msgspec.structs.replace(tuning, report=text, page=page)
         self._session.store.tune(self.tuning)
         if status == "failed":
             self._progress.failed(RuntimeError(why or "; ".join(notes)))
@@ -183,6 +192,6 @@ def outcome(trial: Trial, unit: str) -> str:
     """How a start ended, in a line."""
     if trial.status == "failed":
         return f"failed ({trial.code})"
-    value = f"{trial.value:.4g} ± {trial.half or 0.0:.2g} {unit}" if trial.value is not None else "no value"
+    value = f"{within(trial.value, trial.half or 0.0)} {unit}" if trial.value is not None else "no value"
     live = f" with {', '.join(f'{k} {value_of(v)}' for k, v in trial.live.items())}" if trial.live else ""
     return f"{value}{live}" + (" (cut short)" if trial.status == "cut" else "")

@@ -7,6 +7,7 @@ audited as if a person had asked for it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,13 @@ import msgspec
 from tokpit.domain.run import Level, Run
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.settings import LaunchSpec
-from tokpit.errors import HostError, LaunchError, TargetError, TokpitError
+from tokpit.errors import HostError, LaunchError, StopError, TargetError, TokpitError
 from tokpit.ops import gate
 from tokpit.ops.lifecycle import launch, managers, ready, relaunch, stop
 from tokpit.ops.lifecycle.launch import Plan
 from tokpit.ops.progress import Progress
-from tokpit.store.journal import First
+from tokpit.ops.sweep.underway import Rate
+from tokpit.store.journal import First, Journal
 from tokpit.transport.base import Host
 
 if TYPE_CHECKING:
@@ -33,14 +35,15 @@ _RETRY_S = 2.0
 
 
 class Place:
-    """See the module docstring. `ours`: digests of the command lines that this experiment has started."""
+    """See the module docstring. Each start is in the journal before it; earlier ones of the experiment are its own."""
 
-    def __init__(self, session: Session, first: First, *, timeout_s: float, ours: Iterable[str] = ()) -> None:
+    def __init__(self, session: Session, first: First, journal: Journal, *, timeout_s: float) -> None:
         self.first = first
-        self._session, self._timeout_s = session, timeout_s
-        self.ours = {digest(first.argv), *ours}
+        self._session, self._journal, self._timeout_s = session, journal, timeout_s
+        starts = [event.data for event in journal.events() if event.kind == "start"]
+        self._ours = {digest(first.argv), *(str(start["line"]) for start in starts)}
+        self._told_to_end = {tuple(start["ends"]) for start in starts if "ends" in start}
         self._known_ready = ""
-        self.before_start: Callable[[Plan], None] = lambda plan: None
 
     @property
     def host(self) -> Host:
@@ -59,10 +62,15 @@ class Place:
     async def put(self, plan: Plan) -> ServerInfo:
         """Have this server run on the port: start it, in the place of what runs there. Raises LaunchError, HostError.
 
-        A server that already runs with this command line is waited for. What this experiment did not start is not
+        A server that already runs with this command line is waited for, unless an experiment that was cut off had
+        told it to end: it may answer still, and be gone the next moment. What this experiment did not start is not
         touched: TargetError.
         """
         standing = await self.standing()
+        if standing is not None and (standing.pid, standing.start_ticks) in self._told_to_end:
+            with contextlib.suppress(TargetError, StopError):  # gone by itself meanwhile
+                await self.command("server.stop", server_id=standing.id)
+            standing = await self.standing()
         if standing is not None and standing.argv == plan.argv:
             if standing.id == self._known_ready:
                 return standing
@@ -75,13 +83,20 @@ class Place:
                 return standing
         if standing is not None:
             self._check_ours(standing)
-        self.before_start(plan)
-        self.ours.add(digest(plan.argv))
+        line = digest(plan.argv)
+        ends = {} if standing is None else {"ends": (standing.pid, standing.start_ticks)}
+        self._journal.add("start", line=line, **ends)
+        self._ours.add(line)
         if standing is None:
-            done = await self.command("server.launch", plan=plan, timeout_s=self._timeout_s)
+            done = await self.command("server.launch", plan=plan, clear=True, timeout_s=self._timeout_s)
         else:
             done = await self.command(
-                "server.relaunch", server_id=standing.id, plan=plan, rollback=False, timeout_s=self._timeout_s
+                "server.relaunch",
+                server_id=standing.id,
+                plan=plan,
+                rollback=False,
+                clear=True,
+                timeout_s=self._timeout_s,
             )
         server = done.server
         assert isinstance(server, ServerInfo)
@@ -114,13 +129,19 @@ class Place:
             raise LaunchError(f"{info.label}: its unit was started, and no server is there")
         return back
 
-    async def sweep(self, server: ServerInfo, args: Mapping[str, Any], enough: Any, stop_event: asyncio.Event) -> Run:
-        """Measure a server. Raises LoadError, HostError."""
-
-        def asked(levels: tuple[Level, ...]) -> str:
-            return str(enough(levels)) if enough is not None else ""
-
-        run = await self.command("sweep.start", target=server.id, stop=stop_event, enough=asked, **args)
+    async def sweep(
+        self,
+        server: ServerInfo,
+        args: Mapping[str, Any],
+        stop_event: asyncio.Event,
+        *,
+        enough: Callable[[tuple[Level, ...]], str] | None = None,
+        hopeless: Callable[[Rate], str] | None = None,
+    ) -> Run:
+        """Measure a server; `enough` and `hopeless` as for `sweep.start`. Raises LoadError, HostError."""
+        run = await self.command(
+            "sweep.start", target=server.id, stop=stop_event, enough=enough, hopeless=hopeless, **args
+        )
         assert isinstance(run, Run)
         return run
 
@@ -136,7 +157,7 @@ class Place:
         return None if self.first.unit is None else msgspec.convert(self.first.unit, managers.Manager)
 
     def _check_ours(self, server: ServerInfo) -> None:
-        if digest(server.argv) in self.ours:
+        if digest(server.argv) in self._ours:
             return
         raise TargetError(
             f"{server.label}: a server that this experiment did not start has the port (pid {server.pid})",

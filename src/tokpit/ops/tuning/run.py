@@ -13,12 +13,13 @@ from tokpit.domain.run import Level
 from tokpit.domain.server import ServerInfo
 from tokpit.domain.tuning import Choice, CurvePoint, Trial, Tuning
 from tokpit.errors import HostError, LaunchError, LoadError, StartFailed, TargetError, TokpitError, UsageError
+from tokpit.ops.sweep.underway import Rate
 from tokpit.ops.tuning.board import Board
 from tokpit.ops.tuning.place import Place
 from tokpit.ops.tuning.plan import Ready, spec_for
 from tokpit.store.journal import Journal
 from tokpit.tune import choosing, estimate
-from tokpit.tune.score import cannot_win, point_of, pooled, score
+from tokpit.tune.score import cannot_win, curve, point_of, pooled, score, underway_point
 from tokpit.tune.search import Search
 from tokpit.tune.space import words_of
 
@@ -45,12 +46,10 @@ class Tuner:
         stop: asyncio.Event,
         *,
         trials: Sequence[Trial] = (),
-        ours: Sequence[str] = (),
         operation_id: str | None = None,
     ) -> None:
         self._session, self._ready, self._search, self._journal, self._stop = session, ready, search, journal, stop
-        self._place = Place(session, ready.first, timeout_s=ready.experiment.timeout_s, ours=ours)
-        self._place.before_start = lambda plan: self._journal.add("start", line=_digest(plan.argv))
+        self._place = Place(session, ready.first, journal, timeout_s=ready.experiment.timeout_s)
         self._board = Board(session, ready, search, journal.id, operation_id)
         for trial in trials:
             self._search.tell(trial)
@@ -80,10 +79,12 @@ class Tuner:
         try:
             if ended == "done" and self._ready.experiment.keep and winner is not None and not winner.first:
                 self._board.phase("restoring", f"the winner is kept: {words_of(winner.choice)}")
+                self._journal.add("phase", words=f"while the winner was started to stay: {words_of(winner.choice)}")
                 self._board.runs(await self._place.put(await self._plan(winner.choice)))
                 kept = words_of(winner.choice)
             elif self._restarts or await self._gone():
                 self._board.phase("restoring", "the first server is put back")
+                self._journal.add("phase", words="while the first server was put back")
                 self._board.runs(await self._place.put_first_back())
         except TokpitError as second:
             text = f"the first server was not put back: {second.message}"
@@ -97,7 +98,7 @@ class Tuner:
         if ended == "stopped":
             self._search.close("it was stopped")
         tuning = self._board.close(ended, why, winner, (f"kept: {kept}",) if kept else ())
-        self._journal.add("end", status=ended, tuning=tuning)
+        self._journal.add("end", status=ended, tuning=msgspec.structs.replace(tuning, page=""), told=self._board.told)
         self._journal.forget_first()
         if isinstance(error, asyncio.CancelledError):
             raise error
@@ -155,6 +156,7 @@ class Tuner:
             if self._count("last", self._ready.choice) <= turn:
                 self._board.phase("last", "the first server again")
                 began = self._place.host.now()
+                self._journal.add("phase", words="while the first server was put back, to be measured again")
                 server = await self._while(self._place.put_first_back())
                 trial = Trial(
                     number=self._number(),
@@ -170,6 +172,7 @@ class Tuner:
         """Start and measure a candidate; whatever comes of it is told."""
         trial = Trial(number=self._number(), choice=choice, role=role, status="starting")
         self._board.trial(trial)
+        self._journal.add("phase", words=f"while #{trial.number} was started: {words_of(choice)}")
         began = self._place.host.now()
         try:
             plan = await self._while(self._plan(choice))
@@ -189,6 +192,7 @@ class Tuner:
         """`trial` with its curve: one sweep for each combination of what is varied without a restart."""
         trial = msgspec.structs.replace(trial, status="measuring")
         self._board.trial(trial, server)
+        self._journal.add("phase", words=f"while {_name(trial)} was measured")
         began = self._place.host.now()
         best: Trial | None = None
         reasons: list[str] = []
@@ -211,21 +215,33 @@ class Tuner:
         error_rate, first = search.knowledge.error_rate, search.knowledge.first
         cap = search.knowledge.cap(trial.choice).value if trial.role != "first" else None
         cut: list[str] = []
+        kept: tuple[CurvePoint, ...] = ()
+        underway: CurvePoint | None = None
 
-        def enough(levels: Sequence[Level]) -> str:
-            points = pooled(map(point_of, levels))
-            self._board.trial(msgspec.structs.replace(trial, points=points), server)
-            measured = {point.concurrency for point in points}
+        def judged(now: CurvePoint | None = None) -> str:
+            self._board.trial(msgspec.structs.replace(trial, points=curve(kept, now)), server)
+            measured = {point.concurrency for point in curve(kept, now)}
             left = [level for level in self._ready.levels if level not in measured]
-            why = cannot_win(points, left, cap, objective, error_rate, best, first) if best is not None else ""
+            why = cannot_win(kept, left, cap, objective, error_rate, best, first, now) if best is not None else ""
             cut.extend([why] if why else [])
             return why
 
+        def enough(levels: Sequence[Level]) -> str:
+            nonlocal kept, underway
+            kept, underway = pooled(point_of(level) for level in levels if not level.result.get("partial")), None
+            return judged()
+
+        def hopeless(rate: Rate) -> str:
+            nonlocal underway
+            underway = underway_point(rate.concurrency, rate.tps, rate.half)
+            return judged(underway)
+
         args = {**self._ready.experiment.sweep_args(), **live}
-        run = await self._place.sweep(server, args, enough, self._stop)  # a sweep ends by itself when asked
+        # A sweep ends by itself when asked.
+        run = await self._place.sweep(server, args, self._stop, enough=enough, hopeless=hopeless)
         if self._stop.is_set():
             raise Stopped
-        points: tuple[CurvePoint, ...] = pooled(map(point_of, run.levels))
+        points = curve(kept, underway) if cut else pooled(map(point_of, run.levels))
         value = score(points, objective, error_rate, first)
         return msgspec.structs.replace(
             trial,
@@ -300,7 +316,6 @@ class Tuner:
             await asyncio.gather(task, asked, return_exceptions=True)
 
 
-def _digest(argv: Sequence[str]) -> str:
-    from tokpit.ops.tuning.place import digest
-
-    return digest(argv)
+def _name(trial: Trial) -> str:
+    names = {"first": "the first server", "last": "the first server again"}
+    return names.get(trial.role, f"#{trial.number} ({words_of(trial.choice)})")

@@ -45,7 +45,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
 async def preview(session: Session, experiment: Experiment) -> Preview:
     """What an experiment would do. Raises what `tune.start` raises before it begins."""
-    ready = await look(session, experiment, session.journals)
+    ready = await look(session, experiment)
     return _preview(ready, await search_of(session, ready))
 
 
@@ -55,7 +55,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     Raises UsageError, TargetError, LaunchError (the server could not be started again), HostError.
     """
     experiment: Experiment = args["experiment"]
-    ready = await look(session, experiment, session.journals)
+    ready = await look(session, experiment)
     search = await search_of(session, ready)
     shown = _preview(ready, search)
 
@@ -103,12 +103,11 @@ async def prepare_resume(session: Session, args: Mapping[str, Any]) -> Prepared:
     await session.connected(first.spec.host)
     ready = _again(experiment, first, begin.data)
     trials = [msgspec.convert(event.data["trial"], Trial) for event in events if event.kind == "trial"]
-    ours = [str(event.data["line"]) for event in events if event.kind == "start"]
     search = await search_of(session, ready)
 
     async def run() -> Tuning:
         with journal:
-            return await _run(session, ready, search, journal, args, trials=trials, ours=ours)
+            return await _run(session, ready, search, journal, args, trials=trials)
 
     return Prepared(
         title=f"go on with experiment {journal.id} on {ready.info.label}, {len(trials)} results so far",
@@ -126,8 +125,7 @@ async def prepare_restore(session: Session, args: Mapping[str, Any]) -> Prepared
     if first is None:
         raise UsageError(f"experiment {journal.id}: its first server was put back already")
     await session.connected(first.spec.host)
-    ours = [str(event.data["line"]) for event in journal.events() if event.kind == "start"]
-    place = Place(session, first, timeout_s=float(args.get("timeout_s") or 1800.0), ours=ours)
+    place = Place(session, first, journal, timeout_s=float(args.get("timeout_s") or 1800.0))
 
     async def run() -> Any:
         with journal:
@@ -168,13 +166,12 @@ async def _run(
     args: Mapping[str, Any],
     *,
     trials: list[Trial] | None = None,
-    ours: list[str] | None = None,
 ) -> Tuning:
     stop: asyncio.Event = args.get("stop") or asyncio.Event()
     session.stops[journal.id] = stop
     try:
         tuner = Tuner(
-            session, ready, search, journal, stop, trials=trials or (), ours=ours or (),
+            session, ready, search, journal, stop, trials=trials or (),
             operation_id=args.get("operation_id"),
         )  # fmt: skip
         return await tuner.run()
@@ -214,14 +211,14 @@ def _preview(ready: Ready, search: Search) -> Preview:
     out = search.left_out
     lines = [
         *(f"# {name_of(axis.name)}: {', '.join(map(value_of, axis.values))}" for axis in space.axes),
-        f"# {space.size} candidates: {search.waiting} to try, "
+        f"# {space.told}: {search.waiting} to try, "
         + ", ".join(
             f"{sum(o.code == c for o in out)} left out ({w})"
             for c, w in _WORDS.items()
             if any(o.code == c for o in out)
         )
         if out
-        else f"# {space.size} candidates",
+        else f"# {space.told}",
         f"# at most {restarts} restarts, {end} of them to confirm and to put the first server back",
         f"# {estimate.minutes(seconds)} at most: a start {times.restart_s:.0f} s ({times.restart_from}), "
         f"a measurement {times.sweep_s:.0f} s ({times.sweep_from})",

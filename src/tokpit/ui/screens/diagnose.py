@@ -184,7 +184,7 @@ class DiagnoseScreen(PumpedScreen):
         self, findings: Sequence[Finding], notes: Sequence[str] = (), facts: Any = None, curve: Any = None
     ) -> None:
         """Show these findings, and keep them for the cockpit's header."""
-        from tokpit.insight.roofline import roofline
+        from tokpit.insight.roofline import stream_roofline
 
         panel = self.query_one(FindingsPanel)
         told = {finding.code for finding in findings}
@@ -193,7 +193,7 @@ class DiagnoseScreen(PumpedScreen):
         panel.findings, panel.notes, panel.problem = tuple(findings), (*standing, *notes), ""
         panel.cursor, panel.top, panel.opened = 0, 0, set()
         self._facts, self._curve = facts, curve
-        roof = roofline(facts) if facts is not None else None
+        roof = stream_roofline(facts) if facts is not None else None
         self.view.diagnosed[self.info.id] = Diagnosed(
             self.view.now(),
             tuple(findings),

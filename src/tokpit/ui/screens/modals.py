@@ -86,6 +86,12 @@ class ConfirmScreen(ModalScreen[bool]):
         fixed = title + 1 + 3 + (2 if self.request.typed_word else 0) + (2 if low else 8)
         room = self.size.height if low else self.size.height * 9 // 10
         self.query_one("#what").styles.max_height = max(3, room - fixed)
+        self.call_after_refresh(self._tell_more)
+
+    def _tell_more(self) -> None:
+        what = self.query_one("#what")
+        more = what.virtual_size.height > what.size.height
+        self.query_one("#box").border_subtitle = "↑ ↓ read on" if more else ""
 
     def action_read(self, step: int) -> None:
         """Up or down in what is to be read."""

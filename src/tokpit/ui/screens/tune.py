@@ -49,7 +49,9 @@ class TuneScreen(PumpedScreen):
         self.server_id = server_id
         self.tuning_id = ""
         self.reasons = False
-        """In a narrow terminal: reasons instead of the chart."""
+        """In a narrow terminal: reasons, or at the end the report, instead of the chart."""
+        self._told = ""
+        """The experiment whose report was brought forward."""
         self._before: frozenset[str] = frozenset()
         self._asked = False
         self._reported = ""
@@ -111,12 +113,11 @@ class TuneScreen(PumpedScreen):
             plan.update(content(_WELCOME if untouched else said))
             return
         plan.set_class(False, "off")
-        count = experiment.space().size
-        what = "candidate" if count == 1 else "candidates"
         plan.update(
             content(
-                f"{count} {what} before rules and memory are asked. ^s looks at the server and its host and shows "
-                "restarts and minutes; nothing is restarted before you agree. The first server is put back at the end."
+                f"{experiment.space().told} before rules and memory are asked. ^s looks at the server and its host and "
+                "shows restarts and minutes; nothing is restarted before you agree. "
+                "The first server is put back at the end."
             )
         )
 
@@ -164,6 +165,9 @@ class TuneScreen(PumpedScreen):
             self._reported, self.reasons = tuning.id, self.size.width < WIDE
         self._follow()
         self.set_class(started, "started")
+        tuning = self.tuning()
+        if tuning is not None and tuning.report and self._told != tuning.id:
+            self._told, self.reasons = tuning.id, True
         if started and isinstance(self.focused, Input):
             self.query_one(BoardPanel).focus()
         self._fold()
@@ -207,7 +211,11 @@ class TuneScreen(PumpedScreen):
             tell(self.console, "the command line stands in the report, once the experiment is over")
             return
         blocks = tuning.report.split("```")
-        copy(self.console, blocks[1].strip() if len(blocks) > 1 else tuning.report, "the command line")
+        copy(
+            self.console,
+            blocks[1].removeprefix("text").strip() if len(blocks) > 1 else tuning.report,
+            "the command line",
+        )
 
     def action_export(self) -> None:
         """The report, into a file."""
@@ -217,7 +225,8 @@ class TuneScreen(PumpedScreen):
         if tuning is None or not tuning.report:
             tell(self.console, "there is no report before the experiment is over")
             return
-        export(self.console, f"tune-{tuning.target}", {f"tune-{tuning.id}.md": tuning.report})
+        texts = {f"tune-{tuning.id}.md": tuning.report, f"tune-{tuning.id}.html": tuning.page}
+        export(self.console, f"tune-{tuning.target}", {name: text for name, text in texts.items() if text})
 
     def action_stop_tune(self) -> None:
         """End it in order: what was measured is kept, the first server is put back."""

@@ -22,17 +22,24 @@ _CODES = {
 }  # fmt: skip
 
 
-class BoardPanel(ScrolledPanel):
-    """Candidates, the best first."""
+class TuningPanel(Panel):
+    """Something of one experiment. `find` gives it as it stands."""
 
-    def __init__(self, view: View, find: Find) -> None:
-        super().__init__(id="board")
+    def __init__(self, view: View, find: Find, *, id: str) -> None:  # noqa: A002 - Textual's own name
+        super().__init__(id=id)
         self.view = view
         self.find = find
 
     def topics(self) -> Sequence[str]:
         """Experiments."""
         return ("tune",)
+
+
+class BoardPanel(TuningPanel, ScrolledPanel):
+    """Candidates, the best first."""
+
+    def __init__(self, view: View, find: Find) -> None:
+        super().__init__(view, find, id="board")
 
     def heading(self, width: int) -> tuple[Row, Row]:
         """Phase, restarts, time left."""
@@ -60,22 +67,16 @@ class BoardPanel(ScrolledPanel):
         return board_rows(tuning, width)
 
 
-class TuneChart(Panel):
+class TuneChart(TuningPanel):
     """Throughput against the speed of one stream, or against concurrency."""
 
     ages = False
 
     def __init__(self, view: View, find: Find) -> None:
-        super().__init__(id="tune-chart")
-        self.view = view
-        self.find = find
+        super().__init__(view, find, id="tune-chart")
         self.curves = False
         self._canvas = PlotextCanvas()
         self.min_interval_s = 0.5
-
-    def topics(self) -> Sequence[str]:
-        """Experiments."""
-        return ("tune",)
 
     def heading(self, width: int) -> tuple[Row, Row]:
         """What is drawn, and the signs."""
@@ -104,19 +105,13 @@ class TuneChart(Panel):
         return rows or [[("the first measurement is not finished yet", "dim")]]
 
 
-class OutcomePanel(ScrolledPanel):
+class OutcomePanel(TuningPanel, ScrolledPanel):
     """While it runs: what was left out, and why. At the end: what to run, and the report below."""
 
     ages = False
 
     def __init__(self, view: View, find: Find) -> None:
-        super().__init__(id="outcome")
-        self.view = view
-        self.find = find
-
-    def topics(self) -> Sequence[str]:
-        """Experiments."""
-        return ("tune",)
+        super().__init__(view, find, id="outcome")
 
     def heading(self, width: int) -> tuple[Row, Row]:
         """Which of both."""

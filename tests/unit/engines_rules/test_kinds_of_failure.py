@@ -112,7 +112,7 @@ def test_a_dump_of_megabytes_is_no_obstacle() -> None:
     ("line", "code"),
     [
         ("slurmstepd: error: *** JOB 71 ON n1 CANCELLED AT 2026-11-30T11:40 DUE TO TIME LIMIT ***", "JOB_TIME_LIMIT"),
-        ("slurmstepd: error: *** STEP 71.0 ON n1 CANCELLED AT 2026-11-30T11:40 ***", "JOB_CANCELLED"),
+        ("slurmstepd-n1: error: *** STEP 71.0 ON n1 CANCELLED AT 2026-11-30T11:40 ***", "JOB_CANCELLED"),
         ("0: slurmstepd: error: *** STEP 71.0 ON n1 CANCELLED AT 2026-11-30T11:40 ***", "JOB_CANCELLED"),
         ("slurmstepd: error: Detected 1 oom_kill event in StepId=71.batch.", "HOST_OOM_KILLED"),
     ],

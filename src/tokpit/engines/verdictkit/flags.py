@@ -40,7 +40,7 @@ def _nearest(flag: str, known: set[str]) -> str:
 
 
 # slurmstepd and srun put the same word before what ends a job.
-_PROG = r"(?:^|\n)(?!slurmstepd: |srun: )[\w./ -]{0,80}?: error: "
+_PROG = r"(?:^|\n)(?!slurmstepd\b|srun: )[\w./ -]{0,80}?: error: "
 
 FLAGS: tuple[Signature, ...] = (
     sig(

@@ -219,7 +219,7 @@ SYSTEM: tuple[Signature, ...] = (
     ),
     sig(
         "HOST_OOM_KILLED",
-        r"slurmstepd: error: (?:Detected \d+ oom[-_]kill event|Exceeded (?:job|step) memory limit)",
+        r"slurmstepd\S*: error: (?:Detected \d+ oom[-_]kill event|Exceeded (?:job|step) memory limit)",
         "The batch job used more host memory than it had asked for, and was ended for it.",
         "Ask the queue for more (--sbatch-arg --mem=...), or lower what the server keeps in host memory.",
         anywhere=True,

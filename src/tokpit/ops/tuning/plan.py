@@ -29,6 +29,7 @@ from tokpit.tune.experiment import Experiment, checked
 from tokpit.tune.knowledge import Cap, Knowledge
 from tokpit.tune.search import Search
 from tokpit.tune.space import choice_of
+from tokpit.tune.target import check_target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,7 +154,7 @@ async def first_of(session: Session, info: ServerInfo) -> First:
     Raises UsageError for a server in a container, a batch job or on several hosts, LaunchError, TargetError, StopError,
     HostError.
     """
-    _check_can_be_restarted(info)
+    check_target(info)
     host = await session.connected(info.host)
     spec = await relaunch.spec_of(session, info)
     if info.port is None:
@@ -169,30 +170,6 @@ async def first_of(session: Session, info: ServerInfo) -> First:
         platform=facts.platform,
         unit=msgspec.to_builtins(unit) if keeps and isinstance(unit, managers.Manager) else None,
     )
-
-
-_BY_HAND = "measure each start yourself: tokpit sweep, then tokpit compare"
-
-
-def _check_can_be_restarted(info: ServerInfo) -> None:
-    """Raises UsageError where starts cannot follow each other on one port of one host."""
-    if info.container is not None:
-        raise UsageError(
-            f"{info.label} runs in container {info.container}, and what made it (image, mounts, GPUs, restart policy) "
-            "is not on its command line: it could not be put back as it was, so it is not touched",
-            hint=f"start the model outside a container (tokpit launch --env-dir ...) and tune that, or {_BY_HAND}",
-        )
-    if info.job is not None:
-        raise UsageError(
-            f"{info.label} is batch job {info.job.id}: each restart would wait in the queue, and the node may be given "
-            "to somebody else meanwhile, so it is not touched",
-            hint=f"tune inside one allocation, with its node as the host, or {_BY_HAND}",
-        )
-    if info.ranks:
-        raise UsageError(
-            f"{info.label} is one of {len(info.ranks)} ranks, which are not restarted together",
-            hint=f"tune one host's server of the same model, or {_BY_HAND}",
-        )
 
 
 async def find_server(session: Session, target: str) -> ServerInfo:

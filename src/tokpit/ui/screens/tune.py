@@ -9,6 +9,7 @@ from textual.widgets import Input, Static
 
 from tokpit.domain.tuning import Tuning
 from tokpit.errors import UsageError
+from tokpit.tune.target import check_target
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.screens.base import PumpedScreen, copy, tell
 from tokpit.ui.screens.launch import FORM_CSS
@@ -102,6 +103,12 @@ class TuneScreen(PumpedScreen):
     def update_plan(self) -> None:
         """How many candidates the form makes, or what is off."""
         plan = self.query_one("#plan", Static)
+        try:
+            check_target(self.view.store.servers[self.server_id].info)
+        except UsageError as error:
+            plan.set_class(True, "off")
+            plan.update(content(f"{error.message}. {error.hint}"))
+            return
         try:
             experiment = experiment_of(self.server_id, self.fields())
         except UsageError as error:

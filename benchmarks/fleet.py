@@ -33,7 +33,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from console import Screen, spread
+from console import Screen, first, spread
 
 from sshd import Sshd, free_port, make_key
 from tokpit.domain.hostspec import HostSpec
@@ -247,6 +247,8 @@ def main() -> None:
     for name in ("--proxies", "--far", "--console"):
         parser.add_argument(name, nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.far or args.proxies:
+        first()
     if args.far:
         asyncio.run(far(int(args.far[0]), Path(args.far[1])))
     elif args.proxies:

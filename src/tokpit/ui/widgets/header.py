@@ -116,11 +116,8 @@ class Header(Panel):
         if server is None:
             return [(" ", "fg"), ("no server selected", "dim")]
         if not server.alive:
-            return [
-                (" ", "fg"),
-                ("✗ gone", "bad-bold"),
-                ("  the process has ended; its log and last figures stay", "dim"),
-            ]
+            what = "the process has ended" if server.info.job is None else f"job {server.info.job.id} is over"
+            return [(" ", "fg"), ("✗ gone", "bad-bold"), (f"  {what}; its log and last figures stay", "dim")]
         phase = phase_of(view, server)
         glyph, style = PHASES.get(phase, ("?", "dim"))
         left: list[Span] = [(" ", "fg"), (f"{glyph} {safe(phase)}", style)]

@@ -166,13 +166,22 @@ def plateau(
 
 
 def here_and_there(served: Served) -> None:
-    """The same load through SSH and from the host itself: the same tokens, rates that agree within this noise."""
-    runs = [sweep(served, 2, more=("--from", source)) for source in ("here", "host")]
-    assert [run["context"]["from"] for run in runs] == ["here", "host"]
-    assert all("round trip" in run["context"]["link"] for run in runs)
-    (here,), (there,) = (run["levels"] for run in runs)
-    assert (here["ok"], here["avg_output"]) == (there["ok"], there["avg_output"]) == (REQUESTS, TOKENS)
-    assert 0.5 < here["output_tps"] / there["output_tps"] < 2
+    """The same load through SSH and from the host itself: the same tokens, rates that agree within this noise.
+
+    What else runs on the machine makes a run slower, never faster: the best of a few in turn are compared.
+    """
+    best = {"here": 0.0, "host": 0.0}
+    for _ in range(4):
+        for source in best:
+            run = sweep(served, 2, more=("--from", source))
+            assert run["context"]["from"] == source
+            assert "round trip" in run["context"]["link"]
+            (level,) = run["levels"]
+            assert (level["ok"], level["avg_output"]) == (REQUESTS, TOKENS)
+            best[source] = max(best[source], level["output_tps"])
+        if 0.5 < best["here"] / best["host"] < 2:
+            return
+    raise AssertionError(best)
 
 
 def acceptance(values: list[float], expected: float) -> None:

@@ -14,6 +14,7 @@ import pytest
 import real_install
 
 import flaglines
+from tokpit.domain.settings import Settings
 from tokpit.engines import registry
 from tokpit.engines.base import FlagSpec
 from tokpit.engines.flagkit import dump, tables
@@ -119,12 +120,19 @@ def test_lines_mean_the_same_before_and_after_canonical_settings(
     ]
     turned = [list(made.to_flags(made.from_flags(line, version), version)) for line in lines]
     file = tmp_path / "lines.json"
-    file.write_text(json.dumps(lines + turned))
+    one = made.to_flags(Settings(model="m", tp=16), version)
+    ranks = [[*one, *made.rank_flags(version, nodes=2, rank=rank, head="10.0.0.5", port=29600)] for rank in ("0", "1")]
+    file.write_text(json.dumps(lines + turned + ranks))
     script = dump.script().partition('if __name__ == "__main__":')[0] + ORACLE
     program = tmp_path / "oracle.py"
     program.write_text(script)
     answers = json.loads(run([python, str(program), engine, str(file)], env))
-    before, after = answers[:LINES], answers[LINES:]
+    before, after, ranked = answers[:LINES], answers[LINES : 2 * LINES], answers[2 * LINES :]
+    assert [(one.get("nnodes"), one.get("node_rank")) for one in ranked] == [(2, 0), (2, 1)], ranked
+    assert {one.get("dist_init_addr") or f"{one.get('master_addr')}:{one.get('master_port')}" for one in ranked} == {
+        "10.0.0.5:29600"
+    }
+    assert [bool(one.get("headless")) for one in ranked] == [False, engine == "vllm"]
     accepted = [number for number in range(LINES) if "refused" not in before[number]]
     assert len(accepted) > LINES // 3
     changed = [

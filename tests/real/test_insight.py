@@ -61,3 +61,8 @@ def test_a_dead_draft_is_told_first_with_its_evidence(served: check.Served, run:
 def test_the_plateau_is_that_of_the_cap(served: check.Served, run: dict[str, Any]) -> None:
     said = (f"max_running_requests = {CAP}", "not by compute")
     check.plateau(served, run, "QUEUE_LIMITED_BY_MAX_RUNNING", *said, cap=CAP, levels=LEVELS)
+    live = [one["code"] for one in served.tokpit.json("diagnose", served.target)["findings"]]
+    assert live[0] == "DRAFT_DEAD", live
+    assert live.count("QUEUE_LIMITED_BY_MAX_RUNNING") == 1, (
+        "the newest sweep was not looked at, or the queue told twice"
+    )

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from real_line import free_port
 from real_slurm import SLURM_MISSING, Slurm
@@ -164,7 +165,7 @@ async def test_a_server_from_the_queue_to_ready_and_to_its_end(
     run = await session.execute("sweep.start", target=f"login:{port}", levels="1", requests=2, max_tokens=1, warmup=0)
     assert run.context["from"] == "here"
     assert run.levels[0].requests == 2
-    with pytest.raises(UsageError, match=f"is job {job.id}"):
+    with pytest.raises(UsageError, match=f"is batch job {job.id}"):
         await session.execute("tune.start", experiment=Experiment(target=f"login:{port}", vary={"max_running": (4, 8)}))
     stopped = await session.execute("server.stop", target=f"login:{port}")
     assert shown[-1] == (f"scancel {job.id}",)
@@ -255,6 +256,7 @@ async def test_two_nodes_serve_together_and_end_together(
     assert slurm.command("squeue", "-h", "-j", job.id).strip() == ""
 
 
+@pytest.mark.timeout(240)  # seven times through the queue
 async def test_a_job_is_relaunched_with_a_change_and_comes_back_where_that_fails(
     session: Session, slurm: Slurm, engine_two: Path, tmp_path: Path
 ) -> None:
@@ -299,9 +301,12 @@ async def test_a_job_is_relaunched_with_a_change_and_comes_back_where_that_fails
     assert slurm.command("squeue", "-h", "-j", back.job.id).strip() == ""
 
 
-async def test_a_job_of_somebody_elses_script_is_not_written_anew(session: Session, one_minute: str) -> None:
-    with pytest.raises(LaunchError, match=f"batch script of job {one_minute} is not as tokpit writes it"):
-        await session.execute("server.relaunch", target=f"login/{one_minute}", changes={"tp": 2})
+async def test_a_job_of_somebody_elses_script_is_not_written_anew(session: Session, slurm: Slurm) -> None:
+    words = ("--parsable", "--hold", "--output=/dev/null", "--wrap", "module load x; vllm serve tiny")
+    job = slurm.command("sbatch", *words).strip()
+    with pytest.raises(LaunchError, match=f"batch script of job {job} is not as tokpit writes it"):
+        await session.execute("server.relaunch", target=f"login/{job}", changes={"tp": 2})
+    slurm.command("scancel", job)
 
 
 async def test_a_rank_that_fails_in_its_job_is_named(session: Session, engine_two: Path, tmp_path: Path) -> None:
@@ -327,6 +332,9 @@ async def test_secrets_of_the_environment_are_in_no_script(
 
 
 async def test_a_time_limit_that_is_hit_is_told(session: Session, one_minute: str) -> None:
-    info = server("login", await batch.look(session.host("login"), one_minute))
+    listed = await batch.look(session.host("login"), one_minute)
+    assert listed is not None
+    ran = msgspec.structs.replace(listed.job, state="RUNNING")  # it may be over by now
+    info = server("login", msgspec.structs.replace(listed, job=ran))
     life = Life(session, session.host("login"), info)
     assert await end_of(life) == f"job {one_minute} is over: its time limit was reached (TIMEOUT)"

@@ -66,7 +66,7 @@ _FILE = click.Path(dir_okay=False, allow_dash=True)
 def diagnose(options: Options, /, as_json: bool, save: bool, **values: object) -> None:
     """Say what logs, sweeps and facts mean: causes with their arithmetic, and what to do next.
 
-    Works on files alone, or on TARGET (HOST, HOST:PORT, HOST/PID) as it runs. Facts by name, units understood:
+    Works on files alone, or on TARGET (HOST, HOST:PORT, HOST/PID) as it runs, with its newest sweep. Facts by name:
     max_running_requests=9 state_slots=48 accept_len=3.2 draft_tokens=3 baseline_tps=26.7 remembered_tps=70
     weights_gb=54 gpu="RTX A6000" tp=2 hicache_gb=150 mem_available_gb=200 engine_version=0.5.11
     """

@@ -77,6 +77,7 @@ def launch(options: Options, /, **values: Any) -> None:
 
 
 async def _launch(session: Session, values: dict[str, Any]) -> None:
+    from tokpit.domain.text import mask_secrets
     from tokpit.ops.lifecycle.launch import assess, refused
 
     spec = await _spec(session, values)
@@ -84,11 +85,18 @@ async def _launch(session: Session, values: dict[str, Any]) -> None:
         if spec.ranks:
             from tokpit.ops.lifecycle import nodes
 
-            for rank in await nodes.plan(session, spec, force=values["force"]):
-                click.echo(f"{rank.host}: {rank.plan.command}")
+            ranks = await nodes.plan(session, spec, force=values["force"])
+            if values["as_json"]:
+                to_json([{"host": rank.host, **_document(rank.plan)} for rank in ranks])
+                return
+            for rank in ranks:
+                click.echo(mask_secrets(f"{rank.host}: {rank.plan.command}"))
+            for rank in ranks:
+                _tell(rank.plan, f"{rank.host}: ")
             return
         made = await assess(session, spec)
-        show_plan(made, as_json=values["as_json"])
+        script = await _script(session, made) if spec.method == "slurm" else ()
+        show_plan(made, as_json=values["as_json"], script=script)
         if made.errors and not values["force"]:
             raise refused(made)
         return
@@ -135,28 +143,44 @@ async def _spec(session: Session, values: dict[str, Any]) -> LaunchSpec:
     return msgspec.structs.replace(spec, batch=_batch(values, spec.method))
 
 
-def show_plan(made: Plan, *, as_json: bool) -> None:
+async def _script(session: Session, made: Plan) -> tuple[str, ...]:
+    """What would be submitted."""
+    from tokpit.ops.host.environment import default_log_path
+    from tokpit.ops.lifecycle.slurm import shown_lines
+
+    path = made.spec.log_path or await default_log_path(session.host(made.spec.host), made.spec)
+    return shown_lines(msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, log_path=path)))
+
+
+def show_plan(made: Plan, *, as_json: bool, script: tuple[str, ...] = ()) -> None:
     """Print what would be started, what it is expected to take, and what the checks say."""
     from tokpit.domain.text import mask_secrets
 
     if as_json:
-        to_json(
-            {
-                "command": made.command,
-                "port": made.port,
-                "engine": made.spec.engine,
-                "version": made.spec.version,
-                "errors": made.errors,
-                "warnings": made.warnings,
-                "expected": made.expected,
-            }
-        )
+        to_json({**_document(made), **({"script": "\n".join(script[1:-1])} if script else {})})
         return
     env = " ".join(f"{name}={shlex.quote(value)}" for name, value in made.spec.env.items())
-    click.echo(mask_secrets(f"{env} {made.command}".strip()))
+    for line in script or (f"{env} {made.command}".strip(),):
+        click.echo(mask_secrets(line))
+    _tell(made)
+
+
+def _document(made: Plan) -> dict[str, Any]:
+    return {
+        "command": made.command,
+        "port": made.port,
+        "engine": made.spec.engine,
+        "version": made.spec.version,
+        "errors": made.errors,
+        "warnings": made.warnings,
+        "expected": made.expected,
+    }
+
+
+def _tell(made: Plan, before: str = "") -> None:
     for kind, sentences in (("warning", made.warnings), ("expected", made.expected)):
         for sentence in sentences:
-            click.echo(f"{kind}: {sentence}", err=True)
+            click.echo(f"{kind}: {before}{sentence}", err=True)
 
 
 def _batch(values: dict[str, Any], method: str) -> BatchRequest:

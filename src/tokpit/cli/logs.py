@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def logs(options: Options, target: str, follow: bool, backlog: int, path: str | None) -> None:
     """Print the log of the server TARGET; a lost link is waited out and the log resumes at the next byte.
 
-    Of a server over several hosts the logs of all ranks come together, each line with its rank in front: as they grow,
-    or with --no-follow in the order of their time stamps.
+    Of a server over several hosts the logs of all ranks come together, each line with its rank in front: what is there
+    in the order of its time stamps, then every line as it is written.
     """
     options.run(lambda session: _logs(session, target, follow, backlog, path))
 

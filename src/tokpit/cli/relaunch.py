@@ -40,7 +40,7 @@ def relaunch(options: Options, /, **values: Any) -> None:
             done = await session.execute(
                 "server.relaunch",
                 target=values["target"],
-                changes=given_settings(values),
+                changes=given_settings(values, running=True),
                 env=parse_env(values["env"]),
                 rollback=values["rollback"],
                 force=values["force"],

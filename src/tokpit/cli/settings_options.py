@@ -55,11 +55,15 @@ def setting_options(command: F) -> F:
     return command
 
 
-def given_settings(values: dict[str, Any]) -> dict[str, Any]:
-    """The settings given among a command's option values, by canonical name; `--mtp-steps` implies the method."""
+def given_settings(values: dict[str, Any], *, running: bool = False) -> dict[str, Any]:
+    """The settings given among a command's option values, by canonical name; `--mtp-steps` implies the method.
+
+    `running`: they change a server, whose own method may be the one that an option is for.
+    """
     names = {option.lstrip("-").replace("-", "_"): setting for option, setting, _, _ in _OPTIONS}
     given = {names[name]: value for name, value in values.items() if name in names and value is not None}
-    if given.get("spec_draft_tokens") is not None and given.get("spec_method") != "dflash":
+    method = given.get("spec_method", "dflash" if running else None)
+    if given.get("spec_draft_tokens") is not None and method != "dflash":
         raise UsageError("--draft-block is the block of dflash", hint="add --spec-method dflash --draft-model PATH")
     steps = given.get("spec_steps")
     if steps == 0:

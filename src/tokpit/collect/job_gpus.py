@@ -6,7 +6,9 @@ tried. Each poll is a short command there, given up after its time, so that noth
 
 from __future__ import annotations
 
+import asyncio
 import time
+import weakref
 from collections.abc import Callable
 
 import msgspec
@@ -31,6 +33,21 @@ AGAIN_S = 600.0
 Sink = Callable[[Record], None]
 Known = Callable[[], "ServerInfo | None"]
 """What is known of the server now; None once it is gone."""
+
+
+APART_S = 2.0
+"""Between two polls through one login host, of whatever jobs: many that are watched are asked more seldom each."""
+
+
+class _Turns:
+    """One poll at a time through a login host, and not at once after the last."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.next_at = 0.0
+
+
+_turns: weakref.WeakKeyDictionary[Host, _Turns] = weakref.WeakKeyDictionary()
 
 
 class JobOver(Exception):
@@ -72,7 +89,7 @@ class Node:
             if time.monotonic() < self._hushed.get(name, 0.0):
                 said.append(f"{name}: did not end within {POLL_S:.0f} s, and is not asked again for a while")
                 continue
-            answer = await self._host.run(command(job, script, POLL_S), timeout_s=POLL_S + 15.0)
+            answer = await self._in_turn(command(job, script, POLL_S))
             head, mark, out = answer.stdout.partition(NODE_MARK.encode() + b"\n")
             if mark:
                 self._ways = (way, *(other for other in self._ways if other is not way))
@@ -82,6 +99,15 @@ class Node:
             lines = (head + answer.stderr).strip().splitlines() or [f"status {answer.status}".encode()]
             said.append(f"{name}: {decode_line(lines[-1]).removeprefix('srun: error: ')}")
         raise RemoteFailed(f"the GPUs of {job.nodes[0]} cannot be asked ({'; '.join(said)})")
+
+    async def _in_turn(self, script: str) -> Completed:
+        turns = _turns.setdefault(self._host, _Turns())
+        async with turns.lock:
+            await asyncio.sleep(max(0.0, turns.next_at - time.monotonic()))
+            try:
+                return await self._host.run(script, timeout_s=POLL_S + 15.0)
+            finally:
+                turns.next_at = time.monotonic() + APART_S
 
 
 async def watch_job_gpus(host: Host, known: Known, sink: Sink) -> None:

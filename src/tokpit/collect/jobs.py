@@ -52,6 +52,7 @@ def server_of(host: str, listed: Listed) -> ServerInfo | None:
         return None
     one = started[0]  # of several nodes the first, which has the port
     engine = registry.engine(one.engine)
+    recognised = engine.recognise(one.argv)
     return ServerInfo(
         host=host,
         engine=one.engine,
@@ -64,6 +65,7 @@ def server_of(host: str, listed: Listed) -> ServerInfo | None:
         listen=job.address or "127.0.0.1",
         model=one.settings.model,
         served_name=one.settings.served_name,
+        python=recognised.python if recognised is not None else None,
         settings=one.settings,
         log_path=job.log_path or None,
         started_at=job.start_at if job.alive else None,

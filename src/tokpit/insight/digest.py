@@ -233,9 +233,12 @@ class Reader:
             self._facts["hybrid"] = True
 
     def _pool(self, record: LogRecord) -> None:
-        """Sizes of the pools of one GPU, for the bytes of a step: of several (a draft has its own) the largest."""
+        """Weights and pools of one GPU, for the bytes of a step: of several (a draft has its own) the largest."""
         if record.kind == "milestone.args":
             self._pools.clear()
+        name = _WEIGHTS.get(record.kind)
+        if name is not None and (size := _number(record.fields, name)):
+            self._pools["weights_each_gb"] = max(self._pools.get("weights_each_gb", 0.0), size * _GIB)
         for field, names in _POOLS.items():
             parts = [value * _GIB for name in names if (value := _number(record.fields, name)) is not None]
             if parts and sum(parts) > 0:
@@ -265,6 +268,7 @@ _LEARNED = {
     "max_model_len": "context_len",
     "engine_version": "engine_version",
 }
+_WEIGHTS = {"milestone.load_end": "mem_usage_gb", "milestone.model_mem": "model_gib"}
 _POOLS = {
     "kv_pool_gb": ("k_size_gb", "v_size_gb", "kv_size_gb", "kv_gib"),
     "state_pool_gb": ("conv_state_gb", "ssm_state_gb"),

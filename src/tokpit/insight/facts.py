@@ -79,10 +79,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What somebody remembers or expects of one stream."""
     # model and hardware
     weights_gb: float | None = None
+    weights_each_gb: float | None = None
+    """On one GPU, as a log tells it after loading; `weights_gb` is this times `tp` where nobody says otherwise."""
     active_gb: float | None = None
     """Of a mixture of experts: weights read for one token."""
     gpu: str | None = None
     gpus: int | None = None
+    experts: int | None = None
+    """Of a mixture of experts; 1 or None: it is none, or not known."""
     params_b: float | None = None
     """Parameters of the model, in billions (1e9)."""
     active_params_b: float | None = None

@@ -99,6 +99,8 @@ def _streams(facts: Facts, curve: Curve | None, logs: Sequence[Digest]) -> Facts
     plain = [s for s in streams if s[1] is None]
     spec = [s for s in streams if s[1] is not None]
     changes: dict[str, float] = {}
+    if facts.weights_each_gb:
+        changes["weights_gb"] = facts.weights_each_gb * max(1, facts.tp or 1)
     pool = facts.kv_tokens or 0.0
     alone = [t for log in logs for r in log.busy if r.running == 1 and (t := r.tokens or (r.kv or 0.0) * pool)]
     if alone:

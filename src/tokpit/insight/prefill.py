@@ -6,16 +6,12 @@ context, so long prompts stay further below it.
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from tokpit.insight.facts import Facts
 from tokpit.insight.gpus import Gpu, lookup
+from tokpit.insight.parameters import parameters
 from tokpit.insight.words import num
-
-_NAMED = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)B(?![a-z])", re.I)
-_ACTIVE = re.compile(r"(?<![a-z])A(\d+(?:\.\d+)?)B(?![a-z])", re.I)
 
 
 class Compute(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,27 +50,10 @@ def compute(facts: Facts) -> Compute | None:
     """The ceiling that the facts give; None where GPU or model are not known."""
     gpu = lookup(facts.gpu) if facts.gpu else None
     peak = facts.peak_tflops or (gpu.peak_tflops if gpu is not None else None)
-    known = _parameters(facts)
+    known = parameters(facts)
     if peak is None or known is None:
         return None
     params, source, guessed = known
     return Compute(
         params_b=params, source=source, guessed=guessed, peak_tflops=peak, gpus=max(1, facts.tp or 1), gpu=gpu
     )
-
-
-def _parameters(facts: Facts) -> tuple[float, str, bool] | None:
-    """Billions of parameters that a token passes: given, else by the model's name, else by the size of its weights."""
-    if facts.active_params_b or facts.params_b:
-        return facts.active_params_b or facts.params_b or 0.0, "parameters as given", False
-    name = (facts.model or "").rstrip("/").rsplit("/", 1)[-1]
-    for pattern in (_ACTIVE, _NAMED):
-        found = pattern.search(name)
-        if found is not None and float(found[1]) > 0:
-            return float(found[1]), f"parameters by the name {name}", False
-    weights = facts.active_gb or facts.weights_gb
-    if not weights:
-        return None
-    bits = facts.weight_bits or 16
-    assumed = "" if facts.weight_bits else ", assumed"
-    return 8 * weights / bits, f"{num(weights)} GB of {num(bits)}-bit weights{assumed}", not facts.weight_bits

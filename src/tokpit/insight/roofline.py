@@ -11,6 +11,7 @@ import msgspec
 
 from tokpit.insight.facts import Facts
 from tokpit.insight.gpus import Gpu, lookup
+from tokpit.insight.parameters import active_gb, is_mixture
 
 
 class Roofline(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +70,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
 
 def roofline(facts: Facts, *, active: bool = False) -> Roofline | None:
     """The ceiling that the facts give; `active`: with the weights a mixture of experts reads for one token."""
-    weights = facts.active_gb if active else facts.weights_gb
+    weights = active_gb(facts) if active else facts.weights_gb
     gpu = lookup(facts.gpu) if facts.gpu else None
     bandwidth = facts.bandwidth_gbps or (gpu.bandwidth_gbps if gpu is not None else None)
     if not weights or not bandwidth:
@@ -87,3 +88,11 @@ def roofline(facts: Facts, *, active: bool = False) -> Roofline | None:
         kv_gb=min(kv, facts.kv_pool_gb or 0.0),
         state_gb=state,
     )
+
+
+def stream_roofline(facts: Facts) -> Roofline | None:
+    """The ceiling that no single stream passes: that of a mixture of experts with the weights one token reads.
+
+    None where the facts do not give it, as for a mixture whose share of a token is not known.
+    """
+    return roofline(facts, active=is_mixture(facts))

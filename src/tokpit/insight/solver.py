@@ -15,7 +15,8 @@ from tokpit.insight.curve import Curve
 from tokpit.insight.facts import Facts
 from tokpit.insight.fits import batch_fit
 from tokpit.insight.gpus import GPUS
-from tokpit.insight.roofline import Roofline, roofline
+from tokpit.insight.parameters import active_gb, is_mixture
+from tokpit.insight.roofline import Roofline, stream_roofline
 from tokpit.insight.speculation import acceptance_of, draft_length, expected_length
 from tokpit.insight.words import listed, num, percent
 
@@ -52,14 +53,19 @@ def reach_one(facts: Facts, target: float) -> Reach:
     """What `target` tok/s of one stream takes."""
     now = facts.single_tps or facts.spec_tps or facts.baseline_tps
     length = (facts.accept_len or 1.0) if now != facts.baseline_tps or facts.single_tps else 1.0
-    roof = roofline(facts)
+    roof = stream_roofline(facts)
     missing = []
     if now is None:
         missing.append("the rate of one stream now (single_tps, or a log with one request running)")
     if not facts.weights_gb:
         missing.append("bytes of the weights (weights_gb)")
     if roof is None and facts.weights_gb:
-        missing.append("the GPU or its bandwidth (gpu, bandwidth_gbps)")
+        unread = is_mixture(facts) and active_gb(facts) is None
+        missing.append(
+            "bytes of the weights that one token reads of this mixture of experts (active_gb)"
+            if unread
+            else "the GPU or its bandwidth (gpu, bandwidth_gbps)"
+        )
     if now is not None and now >= target:
         return Reach(
             target_tps=target, streams="one", now_tps=now, sentence=f"{num(target)} tok/s is there: {num(now)} now."

@@ -96,7 +96,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     def title(self) -> str:
         """In one line."""
         space = self.space()
-        return f"{' x '.join(name_of(axis.name) for axis in space.axes)}: {space.size} candidates"
+        return f"{' x '.join(name_of(axis.name) for axis in space.axes)}: {space.told}"
 
 
 WORKLOAD = (

@@ -50,6 +50,11 @@ class Space(msgspec.Struct, frozen=True):
         return size
 
     @property
+    def told(self) -> str:
+        """`1 candidate`, `45 candidates`."""
+        return f"{self.size} candidate{'' if self.size == 1 else 's'}"
+
+    @property
     def starting(self) -> tuple[Axis, ...]:
         """Axes that need a restart."""
         return tuple(axis for axis in self.axes if axis.name not in LIVE)

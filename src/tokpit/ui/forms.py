@@ -70,7 +70,7 @@ def launch_spec(host: str, engine: str, fields: Mapping[str, str], *, program: t
         raise UsageError(f"port: {port} is above 65535")
     steps = whole("MTP steps", fields.get("spec_steps", ""), least=0)
     hicache = gigabytes("hicache GB", fields.get("hicache_gb", ""))
-    method, block = _drafts(fields, steps)
+    method, block = drafts(fields, steps)
     try:
         raw = tuple(shlex.split(fields.get("raw", "")))
     except ValueError as problem:
@@ -112,7 +112,7 @@ def variables(text: str, known: Mapping[str, str] | None = None) -> dict[str, st
     return env
 
 
-def _drafts(fields: Mapping[str, str], steps: int | None) -> tuple[str | None, int | None]:
+def drafts(fields: Mapping[str, str], steps: int | None) -> tuple[str | None, int | None]:
     """Method and block of speculation. Raises UsageError for a word, a block or a model without its method."""
     method = fields.get("spec_method", "").strip().lower() or ("mtp" if steps else None)
     if method is not None and method not in DRAFT_METHODS:

@@ -19,7 +19,7 @@ from tokpit.ops.difference import flag_groups
 from tokpit.store.masking import masked
 from tokpit.transport.base import quote
 from tokpit.ui import figures
-from tokpit.ui.forms import LAUNCH_FIELDS, gigabytes, program_words, variables, whole
+from tokpit.ui.forms import LAUNCH_FIELDS, drafts, gigabytes, program_words, variables, whole
 
 RELAUNCH_FIELDS = tuple(field for field in LAUNCH_FIELDS if field[0] not in {"program", "env"})
 SAME, OLD, NEW = " ", "-", "+"
@@ -35,6 +35,9 @@ def running_values(settings: Settings) -> dict[str, str]:
         "port": settings.port,
         "tp": settings.tp,
         "spec_steps": settings.spec_steps,
+        "draft_model": settings.draft_model,
+        "spec_method": settings.spec_method,
+        "spec_block": settings.spec_draft_tokens if settings.spec_method == "dflash" else None,
         "hicache_gb": f"{settings.hicache_gb:g}" if settings.hicache_gb is not None else None,
         "max_running": settings.max_running,
         "context_len": settings.context_len,
@@ -56,8 +59,8 @@ def changes_of(settings: Settings, fields: Mapping[str, str]) -> dict[str, Any]:
                         ("context_len", "context")):  # fmt: skip
         if name in changed:
             changes[name] = whole(label, fields[name])
-    if "spec_steps" in changed:
-        changes |= _speculation(settings, whole("MTP steps", fields["spec_steps"], least=0))
+    if changed & {"spec_steps", "draft_model", "spec_method", "spec_block"}:
+        changes |= _speculation(settings, fields, changed)
     if "hicache_gb" in changed:
         size = gigabytes("hicache GB", fields["hicache_gb"])
         changes |= {"hicache_gb": size, "hicache": True if size else None}
@@ -93,13 +96,23 @@ def spec_on(base: LaunchSpec, fields: Mapping[str, str]) -> LaunchSpec:
     return msgspec.structs.replace(base, settings=settings, program=program, env=env)
 
 
-def _speculation(settings: Settings, steps: int | None) -> dict[str, Any]:
-    if not steps:
+def _speculation(settings: Settings, fields: Mapping[str, str], changed: set[str]) -> dict[str, Any]:
+    """Method, steps, block and draft model hang together: all of them, where one is changed."""
+    steps = whole("MTP steps", fields.get("spec_steps", ""), least=0)
+    same = "spec_method" not in changed
+    if same and "spec_steps" in changed and not steps and settings.spec_method != "dflash":
         return dict(NO_SPECULATION)
-    changes: dict[str, Any] = {"spec_steps": steps}
-    if settings.spec_method is None:
-        changes["spec_method"] = "mtp"
-    if settings.spec_draft_tokens is not None and (settings.spec_topk or 1) == 1:
+    if same and settings.spec_method is not None:  # it may be a word of the engine's own
+        fields = {**fields, "spec_method": "dflash" if settings.spec_method == "dflash" else "draft"}
+    method, block = drafts(fields, steps)
+    if method is None:
+        return dict(NO_SPECULATION)
+    method = settings.spec_method if same and settings.spec_method is not None else method
+    draft_model = fields.get("draft_model", "").strip() or None
+    changes: dict[str, Any] = {"spec_method": method, "spec_steps": steps or None, "draft_model": draft_model}
+    if method == "dflash" or not same:
+        changes |= {"spec_draft_tokens": block, "spec_topk": settings.spec_topk if same else None}
+    elif steps and settings.spec_draft_tokens is not None and (settings.spec_topk or 1) == 1:
         changes["spec_draft_tokens"] = steps + 1  # a chain: the root and one token a step
     return changes
 

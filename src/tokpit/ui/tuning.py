@@ -226,7 +226,8 @@ def pareto_rows(places: Sequence[Place], width: int, height: int) -> list[Row]:
         free = next((span for span in sides if _free(cells, row, span, plot_w)), None)
         for x, char in zip(free or (), place.label, strict=False):
             cells[row, x] = (char, "dim")
-    ticks = {0: top, (plot_h - 1) // 2: top * (1 - ((plot_h - 1) // 2) / (plot_h - 1)), plot_h - 1: 0.0}
+    # The middle stands where a point of half the top value would.
+    ticks = {0: top, round((plot_h - 1) / 2): top / 2, plot_h - 1: 0.0}
     rows: list[Row] = []
     for y in range(plot_h):
         label = figures.tick(float(f"{ticks[y]:.3g}"), "") if y in ticks else ""

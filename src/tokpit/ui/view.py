@@ -148,10 +148,15 @@ class View:
 
 
 def phase_of(view: View, server: ServerState) -> str:
-    """The server's phase; `serving` where no line of its log says one but fresh figures come, `gone` once it ended."""
+    """The server's phase; `serving` where no line of its log says one but fresh figures come, `gone` once it ended.
+
+    `queued`: its batch job waits.
+    """
     if not server.alive:
         return "gone"
     phase = server.phase.phase if server.phase else "unknown"
+    if phase == "unknown" and server.info.job is not None and server.info.job.waiting:
+        return "queued"
     newest = max((s.last_t or 0.0 for s in server.series.values()), default=None)
     if phase == "unknown" and not view.stale_on(server.info.host, newest):
         return "serving"

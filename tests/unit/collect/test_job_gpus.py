@@ -32,6 +32,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "node").mkdir()
     program(tmp_path / "node" / "nvidia-smi", SMI)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(job_gpus, "APART_S", 0.1)
     return tmp_path
 
 
@@ -102,3 +103,12 @@ async def test_a_poll_that_does_not_end_is_not_made_again_at_once(
         with pytest.raises(RemoteFailed, match="cannot be asked"):
             await node.run("true")
     assert (programs / "calls").read_text().split().count("srun") == 1
+
+
+async def test_many_jobs_of_one_login_host_take_turns(
+    programs: Path, host: LocalHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(programs / "srun", f"mkdir {programs}/alone || echo two >> {programs}/calls; echo @tokpit:node\n"
+            f"sleep 0.2; rmdir {programs}/alone")  # fmt: skip
+    await asyncio.gather(*(job_gpus.Node(host, lambda: INFO).run("true") for _ in range(4)))
+    assert not (programs / "calls").exists()

@@ -170,6 +170,7 @@ case(
         f"0, NVIDIA L40S, 0 %, {w} W, {mhz} MHz\n" for w, mhz in ((31, 210), (240, 2400), (251, 2410), (249, 2405))
     ),
 )
+case(("GPU_TRANSIENT",), "polls without a header", gpu=["0, 240.10 W", "0, [Unknown Error]", "0, 239.80 W"])
 case(("GPU_POLL_SLOW",), "how long polls took", nvidia_smi_ms="290,310,4200,5600,None,None")
 case(("GPU_THROTTLED",), "heat as facts", sm_clock_mhz=705, sm_clock_max_mhz=1980, temp_c=91, throttle="sw-thermal")
 # clients

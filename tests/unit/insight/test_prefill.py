@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from insight_logs import diagnosed
+from insight_logs import diagnosed, digest
 from insight_tools import codes, findings, one, sweep
 from tokpit.domain.run import Level
 from tokpit.insight.facts import Facts, parse_facts
+from tokpit.insight.gather import gather
 from tokpit.insight.gpu_peaks import PEAKS
 from tokpit.insight.gpus import GPUS, lookup
 from tokpit.insight.points import point_of
 from tokpit.insight.prefill import compute
 from tokpit.insight.roofline import roofline
+from tokpit.insight.solver import reach_one
 
 
 def facts(**given: object) -> Facts:
@@ -200,3 +202,53 @@ def test_a_stored_level_brings_its_own_prompt_tokens() -> None:
     found = one(findings((point_of(level),), gpu="RTX A6000", tp=2, model="Qwen3.6-27B"), "TTFT_PREFILL_BOUND")
     assert "7,000 tokens / 5,733" in found.arithmetic
     assert found.evidence[0] == "level C=1: TTFT p50 2 s of prompts of 7,000 tokens"
+
+
+@pytest.mark.parametrize(
+    ("lines", "each"),
+    [
+        (
+            (
+                "[2026-10-02 08:00:00] server_args=ServerArgs(model_path='/m/Qwen3.6-27B', tp_size=2, "
+                "quantization='fp8')",
+                "[2026-10-02 08:00:20 TP0] Init torch distributed ends. elapsed=1.0 s, mem usage=0.90 GB",
+                "[2026-10-02 08:00:40 TP0] Load weight end. elapsed=36.1 s, type=A, quant=fp8, avail mem=80.03 GB, mem "
+                "usage=13.60 GB.",
+                "[2026-10-02 08:00:44 TP0] Load weight end. elapsed=2.1 s, type=ADraft, avail mem=79.03 GB, mem "
+                "usage=0.90 GB.",
+            ),
+            14.6,
+        ),
+        (
+            (
+                "(APIServer pid=1) INFO 10-02 08:00:00 [utils.py:253] non-default args: {'model_tag': 'x/Qwen3.6-27B', "
+                "'tensor_parallel_size': 2, 'quantization': 'fp8'}",
+                "(Worker_TP0 pid=9) INFO 10-02 08:00:40 [gpu_model_runner.py:1] Model loading took 13.6 GiB memory and "
+                "37.361728 seconds",
+            ),
+            14.6,
+        ),
+    ],
+    ids=["sglang", "vllm"],
+)
+def test_weights_on_a_gpu_come_from_the_log(lines: tuple[str, ...], each: float) -> None:
+    got = gather(logs=(digest(lines),)).facts
+    assert got.weights_each_gb == pytest.approx(each, abs=0.01)
+    assert got.weights_gb == pytest.approx(2 * each, abs=0.02)
+    assert (got.weight_bits, got.tp) == (8, 2)
+    assert got.model is not None
+    assert got.model.endswith("Qwen3.6-27B")
+    assert gather(facts(weights_gb=54), logs=(digest(lines),)).facts.weights_gb == 54
+
+
+def test_a_mixture_of_experts_is_no_riddle() -> None:
+    fast = {"weights_gb": 60, "gpu": "H100", "single_tps": 170}
+    assert codes(findings(**fast)) == ["FASTER_THAN_MEMORY"]
+    named = one(findings(**fast, model="Qwen3-30B-A3B"), "ROOFLINE")
+    assert "reads 6 to 60 GB a step" in named.arithmetic
+    assert "reads a part of its weights" in one(findings(**fast, experts=128), "ROOFLINE").arithmetic
+    assert codes(findings(**{**fast, "single_tps": 900}, model="Qwen3-30B-A3B")) == ["FASTER_THAN_MEMORY"]
+    gap = {"weights_gb": 60, "gpu": "RTX 4090", "single_tps": 40, "remembered_tps": 70}
+    assert codes(findings(**gap))[0] == "RATE_ABOVE_CEILING"
+    assert codes(findings(**gap, model="Qwen3-30B-A3B"))[0] == "GAP_UNEXPLAINED"
+    assert "active_gb" in reach_one(facts(**gap, experts=64), 70).missing[0]

@@ -107,6 +107,12 @@ def test_the_shell_checks_a_profile_without_a_start(
     code, out, err = tokpit("launch", "local", "--profile", "tiny", "--dry-run", "--", "--max-num-sequences", "7")
     assert code == 5
     assert "refused before the start" in err
+    code, out, err = tokpit(
+        "launch", "local", "--profile", "tiny", "--dry-run", "--method", "slurm", "--partition", "gpu", "--log", "/l"
+    )
+    assert code == 0, err
+    assert "#SBATCH --partition=gpu\n" in out
+    assert f"exec {program} tiny --host 0.0.0.0 --max-num-seqs 8\nEND\n" in out
     assert tokpit("launch", "local", "sglang", "--profile", "tiny", "--dry-run")[0] == 2
     assert "tiny" in tokpit("profiles")[1]
     assert 'model = "tiny"' in tokpit("profiles", "tiny")[1]

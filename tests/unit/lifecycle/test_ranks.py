@@ -24,7 +24,7 @@ from tokpit.errors import LaunchError, StartFailed, UsageError
 from tokpit.ops.lifecycle import nodes, relaunch_ranks
 from tokpit.ops.lifecycle.launch import Launched
 from tokpit.ops.lifecycle.nodes import behind
-from tokpit.ops.lifecycle.rank_logs import interleave, read_all
+from tokpit.ops.lifecycle.rank_logs import follow_all, interleave, read_all
 from tokpit.ops.session import Session
 from tokpit.tune.experiment import Experiment
 
@@ -110,7 +110,22 @@ async def test_two_ranks_from_one_question_to_ready_and_to_their_end(session: Se
     lines = await read_all(session, first, 4096)
     assert any(line.startswith("[0 gpu1] ") for line in lines)
     assert any(line.startswith("[1 gpu2] ") and "rank 1 waits" in line for line in lines)
-    with pytest.raises(UsageError, match="one server over 2 hosts: this takes servers of one host only"):
+    # Followed: what is there by time, then what comes, from the very next byte.
+    followed: list[str] = []
+
+    async def follow() -> None:
+        async for line in follow_all(session, first, 4096):
+            followed.append(line)
+
+    task = asyncio.ensure_future(follow())
+    await until(lambda: followed == list(lines))
+    assert second.log_path is not None
+    with Path(second.log_path).open("a") as log:
+        log.write("one more\n")
+    await until(lambda: followed == [*lines, "[1 gpu2] one more"])
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    with pytest.raises(UsageError, match="is one of 2 ranks"):
         await session.execute("tune.start", experiment=Experiment(target=first.id, vary={"max_running": (4, 8)}))
     # Whichever rank is named, all are relaunched, and all end.
     again = await session.execute("server.relaunch", server_id=second.id, changes={"max_running": 7}, timeout_s=50.0)

@@ -136,6 +136,10 @@ async def test_a_first_server_that_does_not_come_back_is_told_with_what_to_do(
     private = session.journals / f"{entry.id}.first.json"
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     program.write_text(whole)
+    assert await running(session, first) == []
+    with pytest.raises(UsageError, match="was cut off while the first server was put back") as refused:
+        await session.execute("tune.start", experiment=experiment(first))
+    assert f"--restore {entry.id}" in refused.value.hint
     await session.execute("tune.restore", id=entry.id)
     await check_first_is_back(session, first, entry.id)
 

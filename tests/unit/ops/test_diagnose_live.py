@@ -52,6 +52,8 @@ async def test_a_server_that_was_faster_with_other_settings_is_told_with_what_ch
         run = await one_stream(session, sim)
         quiet = await diagnose_all(session, Sources(target=sim.name))
         assert "GAP_CANDIDATES" not in [f.code for f in quiet.findings], "it is as fast as its run"
+        assert quiet.curve is not None, "the newest sweep of this process was not looked at"
+        assert any(run.id in note for note in quiet.notes)
         level = run.levels[0]
         tpot = level.result["tpot_s"]
         faster = {**level.result, "tpot_s": {**tpot, "p50": tpot["p50"] / 2}}

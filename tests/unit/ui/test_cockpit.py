@@ -123,7 +123,7 @@ async def test_a_host_without_gpu_says_so() -> None:
 async def test_gpus_of_a_jobs_server_are_its_nodes_and_never_those_of_the_login_host() -> None:
     session = Recorder()
     fill(session.store)
-    job = BatchJob(id="123", state="RUNNING", nodes=("n17", "n18"))
+    job = BatchJob(id="123", state="RUNNING", nodes=("n17", "n18"), time_left_s=6_960.0)
     info = server(pid=0, start_ticks=123, job=job)
     session.store.apply(ServersRecord(HOST, time.time(), (info,)))
     async with console(session) as pilot:
@@ -135,6 +135,27 @@ async def test_gpus_of_a_jobs_server_are_its_nodes_and_never_those_of_the_login_
         screen = await shows(pilot, "B200")
         assert "RTX PRO 6000" not in "".join(row[:25] for row in rows(pilot)[len(rows(pilot)) // 2 :])
         assert "login host" in screen
+        assert "job 123  on n17 +1  left 1h56m" in rows(pilot)[1]
+
+
+async def test_a_job_that_waits_says_so_and_why() -> None:
+    session = Recorder()
+    session.store.apply(link())
+    session.store.apply(HostRecord(HOST, time.time(), 1 << 38, 1 << 37))
+    job = BatchJob(id="124", state="PENDING", reason="Priority")
+    session.store.apply(ServersRecord(HOST, time.time(), (server(pid=0, start_ticks=124, job=job, log_path=None),)))
+    async with console(session) as pilot:
+        await shows(pilot, "queued", "Priority", "job 124", "the job waits")
+
+
+async def test_a_rank_says_whose_it_is() -> None:
+    session = Recorder()
+    session.store.apply(link())
+    session.store.apply(HostRecord(HOST, time.time(), 1 << 38, 1 << 37))
+    info = server(port=None, group="g", rank=1, ranks=("gpu1", HOST))
+    session.store.apply(ServersRecord(HOST, time.time(), (info,)))
+    async with console(session) as pilot:
+        await shows(pilot, "rank 1 of gpu1", "rank 1 of 2")
 
 
 async def test_unknown_gpu_figures_are_not_zero() -> None:

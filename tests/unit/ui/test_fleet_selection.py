@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from console_feed import Recorder, gpu, server
 from console_screen import console, rows, shows, text, until
 from tokpit.domain.records import GpuRecord, HostRecord, LinkRecord, LinkState, Sample, ServersRecord
+from tokpit.ops.gate import ConfirmRequest, Risk
 from tokpit.transport.base import HostSpec
 from tokpit.ui.fleet_rows import Heading, HostRow, arrange, hosts_of
 from tokpit.ui.screens.fleet import FleetPanel, FleetScreen
@@ -105,3 +107,21 @@ def test_rows_without_a_figure_come_last_and_a_worse_link_first() -> None:
     assert hosts_of(arrange(made, sort="link", wanted="", grouped=False))[0] == "d"
     grouped = arrange([HostRow("x"), HostRow("y", "lab")], sort="as listed", wanted="", grouped=True)
     assert grouped == [Heading("lab", 1), HostRow("y", "lab"), Heading("", 1), HostRow("x")]
+
+
+async def test_a_question_about_many_servers_keeps_its_word_and_buttons_in_view_and_can_be_read() -> None:
+    lines = tuple(f"node-{n:02d}:30000: stop it" for n in range(64))
+    warnings = tuple(f"node-{n:02d} holds 71,000 MiB of GPU memory" for n in range(64))
+    request = ConfirmRequest(
+        title="stop 64 servers", lines=lines, risk=Risk.DESTRUCTIVE, warnings=warnings, typed_word="stop 64"
+    )
+    session = fleet(2)
+    async with console(session, (80, 24)) as pilot:
+        asked = asyncio.ensure_future(session.confirm(request))
+        await shows(pilot, "stop 64 servers", "Type stop 64 to go on", "Cancel", "Do it", "read on", warnings[0])
+        for wanted in (warnings[20], lines[-1]):
+            while wanted not in text(pilot):
+                await pilot.press("pagedown")
+        await pilot.press(*"stop", "space", *"64", "enter")
+        await until(pilot, asked.done)
+        assert asked.result() is True

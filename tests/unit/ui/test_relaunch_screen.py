@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import pytest
 from textual.widgets import Input
 
-from console_feed import ARGV, Recorder, fill, launch, server
+from console_feed import ARGV, HOST, Recorder, fill, launch, server
 from console_screen import console, shows, text, until
+from tokpit.domain.job import BatchJob
 from tokpit.domain.records import ServerSeen
 from tokpit.domain.server import ServerInfo
+from tokpit.domain.settings import Settings
 from tokpit.engines.registry import engine
 from tokpit.errors import UsageError
 from tokpit.ui.relaunching import NEW, OLD, SAME, changes_of, command_lines, line_diff, running_values, settings_diff
@@ -48,6 +51,29 @@ def test_more_draft_steps_take_the_chains_draft_tokens_along_and_none_take_every
     assert off["spec_draft_tokens"] is None
     info = running()
     assert not [word for word in command_lines(info, off)[1] if "speculative" in word]
+
+
+def test_draft_method_model_and_block_are_changed_as_one() -> None:
+    assert changed(spec_method="dflash", spec_steps="", draft_model="/m/drafter", spec_block="16") == {
+        "spec_method": "dflash", "spec_steps": None, "draft_model": "/m/drafter", "spec_draft_tokens": 16,
+        "spec_topk": None,
+    }  # fmt: skip
+    assert changed(draft_model="/m/heads") == {"draft_model": "/m/heads"}
+    assert set(changed(spec_method="", spec_steps="").values()) == {None}
+    flash = Settings(model="M", spec_method="dflash", draft_model="D", spec_draft_tokens=16)
+    shown = running_values(flash)
+    assert (shown["spec_method"], shown["draft_model"], shown["spec_block"]) == ("dflash", "D", "16")
+    assert changes_of(flash, shown) == {}
+    assert changes_of(flash, {**shown, "spec_block": "8"}) == {"spec_draft_tokens": 8}
+    assert changes_of(flash, {**shown, "spec_method": "", "spec_block": "", "draft_model": ""}) == {
+        "spec_method": None, "draft_model": None, "spec_draft_tokens": None,
+    }  # fmt: skip
+    own = Settings(model="M", spec_method="standalone", spec_steps=3)
+    assert changes_of(own, {**running_values(own), "spec_steps": "4"}) == {"spec_steps": 4}
+    with pytest.raises(UsageError, match="draft block"):
+        changed(spec_block="8")
+    with pytest.raises(UsageError, match="is none of"):
+        changed(spec_method="magic")
 
 
 @pytest.mark.parametrize(("field", "value"), [("tp", "two"), ("hicache_gb", "-4"), ("raw", "--x 'open"), ("model", "")])
@@ -164,3 +190,21 @@ async def test_y_copies_the_command_line_without_its_secret_and_a_huge_one_is_re
         await pilot.press("y")
         await shows(pilot, "is longer than")
         assert not any("]52;" in part for part in written)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"job": BatchJob(id="77", state="RUNNING", nodes=("n1",)), "pid": 0},
+            "job 77: cancelled, and submitted again",
+        ),
+        ({"group": "g", "ranks": (HOST, "gpu2")}, f"on 2 hosts: {HOST}, gpu2"),
+    ],
+)
+async def test_the_form_says_what_else_a_relaunch_takes(more: dict[str, Any], said: str) -> None:
+    session = Recorder()
+    fill(session.store, info=server(**more))
+    async with console(session) as pilot:
+        await pilot.press("R")
+        await shows(pilot, said)

@@ -54,6 +54,14 @@ async def test_the_form_counts_candidates_and_sends_the_experiment_through_the_g
         assert experiment.limits.minutes == 90
 
 
+async def test_a_server_in_a_container_is_refused_before_anything_is_filled_in() -> None:
+    session = Recorder()
+    fill(session.store, info=msgspec.structs.replace(server(), container="c0ffee"))
+    async with console(session) as pilot:
+        await _open(pilot)
+        await shows(pilot, "runs in container c0ffee", "it is not touched", "tokpit compare")
+
+
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [

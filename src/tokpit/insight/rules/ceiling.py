@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tokpit.domain.finding import Finding
 from tokpit.insight.evidence import Evidence
+from tokpit.insight.parameters import is_mixture
 from tokpit.insight.roofline import roofline
 from tokpit.insight.words import num, percent
 
@@ -47,7 +49,9 @@ def rule(evidence: Evidence) -> Sequence[Finding]:
     if active is not None:
         sums += f"; a mixture of experts reads {num(active.weights_gb)} to {num(roof.weights_gb)} GB a step, so the "
         sums += f"ceiling lies between {num(roof.steps_per_s)} and {num(active.steps_per_s)} steps/s"
-    top = active.steps_per_s / roof.steps_per_s if active is not None else 1.0
+    elif is_mixture(f):
+        sums += "; it is a mixture of experts, which reads a part of its weights a step: the ceiling lies higher"
+    top = active.steps_per_s / roof.steps_per_s if active is not None else math.inf if is_mixture(f) else 1.0
     if worst > 1.05 * top:
         return (
             Finding(

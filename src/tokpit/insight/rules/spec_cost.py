@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tokpit.domain.finding import Finding
 from tokpit.insight.evidence import Evidence
 from tokpit.insight.facts import Facts
-from tokpit.insight.roofline import Roofline, roofline
+from tokpit.insight.roofline import Roofline, stream_roofline
 from tokpit.insight.speculation import Gain, acceptance_of, draft_length, expected_length, gains, step_ratio
 from tokpit.insight.words import num, percent, seconds
 
@@ -107,7 +107,7 @@ def gap(evidence: Evidence) -> Sequence[Finding]:
     f = evidence.facts
     if not f.remembered_tps or not f.single_tps or f.remembered_tps < 1.1 * f.single_tps:
         return ()
-    roof = roofline(f)
+    roof = stream_roofline(f)
     length = f.accept_len or 1.0
     steps = f.single_tps / length
     wanted = f.remembered_tps

@@ -18,6 +18,7 @@ from tokpit.domain.finding import Finding
 from tokpit.insight.capacity import running_cap
 from tokpit.insight.evidence import Evidence
 from tokpit.insight.fits import batch_fit
+from tokpit.insight.parameters import is_mixture
 from tokpit.insight.prefill import compute
 from tokpit.insight.roofline import roofline
 from tokpit.insight.speculation import draft_length, step_ratio
@@ -121,8 +122,8 @@ def _from_sweep(evidence: Evidence, length: float, k: int, ratio: float) -> Limi
 
 def _from_roofline(evidence: Evidence, length: float, k: int, ratio: float) -> Limit | None:
     roof, arithmetic = roofline(evidence.facts), compute(evidence.facts)
-    if roof is None or arithmetic is None:
-        return None
+    if roof is None or arithmetic is None or is_mixture(evidence.facts):
+        return None  # verifying more tokens reads more experts: the weights are no fixed cost
     reading = roof.each_gb / roof.bandwidth_gbps
     ridge = reading * arithmetic.tps
     extra = max(0.0, ratio - 1)

@@ -138,6 +138,9 @@ _ECHOED = {
     "speculative_num_steps": "draft_tokens",
     "enable_prefix_caching": "prefix_cache",
     "version": "engine_version",
+    "model_path": "model",
+    "model_tag": "model",
+    "model": "model",
     "enforce_eager": "graph_off",
     "disable_cuda_graph": "graph_off",
 }
@@ -152,6 +155,12 @@ def _pairs(record: LogRecord) -> dict[str, str]:
     return found
 
 
+_BITS = (
+    (re.compile(r"awq|gptq|int4|fp4|w4|bitsandbytes", re.I), "4"),
+    (re.compile(r"fp8|int8|w8", re.I), "8"),
+)
+
+
 def _echoed(pairs: Mapping[str, str]) -> Facts:
     """Facts from echoed arguments."""
     given: dict[str, str] = {}
@@ -159,6 +168,9 @@ def _echoed(pairs: Mapping[str, str]) -> Facts:
         field = _ECHOED.get(name)
         if field is not None and value not in ("None", "null", "-1", "0"):
             given.setdefault(field, value)
+    bits = next((n for pattern, n in _BITS if pattern.search(pairs.get("quantization", ""))), None)
+    if bits is not None:
+        given["weight_bits"] = bits
     if pairs.get("disable_radix_cache") == "True":
         given["prefix_cache"] = "false"
     try:

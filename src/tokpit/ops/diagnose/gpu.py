@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tokpit.domain.records import GpuSample, Problem
 from tokpit.probes import amd, nvidia, nvidia_text
@@ -62,6 +62,7 @@ class GpuTexts:
         for text in self._csv:
             answer = nvidia.parse(
                 text,
+                _fields(text, self._csv),
                 memory=self._memory,
                 kernel_module=self._module,
                 mig_instances={gpu.index: len(gpu.instances) for gpu in listed} or None,
@@ -95,3 +96,27 @@ class GpuTexts:
             if told:
                 text = f"GPU {index} was slowed down since its driver was loaded ({', '.join(told)}): take differences"
                 self._problems.append(Problem("GPU_THROTTLED_PAST", f"{text} over each measurement", index, info=True))
+
+
+_ROW = re.compile(r"^\s*\d+\s*,", re.M)
+_BY_UNIT = {
+    "W": ("power.draw", "power.limit"),
+    "%": ("utilization.gpu", "utilization.memory"),
+    "MiB": ("memory.used", "memory.total"),
+    "MHz": ("clocks.sm", "clocks.max.sm"),
+}
+
+
+def _fields(text: str, texts: Sequence[str]) -> tuple[str, ...] | None:
+    """Fields of a table without a header, by the units of its cells and of those in like tables; None: it has one."""
+    if not _ROW.match(text):
+        return None
+    rows = [line.split(",") for other in texts if _ROW.match(other) for line in other.splitlines() if _ROW.match(line)]
+    width = len(text.splitlines()[0].split(","))
+    names = ["index"]
+    for column in range(1, width):
+        cells = [row[column].strip() for row in rows if len(row) == width]
+        unit = next((words[1] for cell in cells if len(words := cell.split()) == 2 and words[1] in _BY_UNIT), "")
+        left = [name for name in _BY_UNIT.get(unit, ()) if name not in names]
+        names.append(left[0] if left else f"column.{column}")
+    return tuple(names)

@@ -19,7 +19,7 @@ from tokpit.insight.counters import counted_facts
 from tokpit.insight.facts import Facts, merged
 from tokpit.insight.prediction import kv_bytes_per_token
 from tokpit.ops.diagnose.files import digest_lines
-from tokpit.ops.diagnose.past import read_past
+from tokpit.ops.diagnose.past import newest_sweep, read_past
 from tokpit.ops.host.environment import model_facts
 from tokpit.ops.targets import resolve_server
 from tokpit.probes import memory, registry, stalls
@@ -39,6 +39,9 @@ async def read_live(session: Session, target: str, got: Gathered) -> None:
     """Add what a server and its host say to `got`. Raises TargetError, HostError."""
     server = await resolve_server(session, target)
     host = await session.connected(server.host)
+    if not got.sweeps and (run := await newest_sweep(session, server, got)) is not None:
+        got.add_run(run)
+        got.notes.append(f"with the levels of run {run.id}, the newest sweep of this process")
     got.facts = merged(settings_facts(server), got.facts)
     if server.log_path is not None:
         digest, verdict = digest_lines(
@@ -53,8 +56,10 @@ async def read_live(session: Session, target: str, got: Gathered) -> None:
     model = await model_facts(
         host, LaunchSpec(host=host.name, engine=server.engine, program=(), settings=server.settings)
     )
-    weights = None if model.weight_bytes is None else model.weight_bytes / 1e9
-    got.facts = merged(Facts(weights_gb=weights, hybrid=model.hybrid), got.facts)
+    # What the log says was loaded goes before the files: weights may be quantized while they are loaded.
+    loaded = any(log.facts.weights_each_gb for log in got.logs)
+    weights = None if loaded or model.weight_bytes is None else model.weight_bytes / 1e9
+    got.facts = merged(Facts(weights_gb=weights, hybrid=model.hybrid, experts=model.experts), got.facts)
     pool = next((log.facts.kv_tokens for log in got.logs if log.facts.kv_tokens), None)
     token = kv_bytes_per_token(server.settings, model)
     if pool and token:

@@ -58,6 +58,18 @@ async def read_past(session: Session, server: ServerInfo, got: Gathered) -> None
         got.notes += [f"earlier deployments: {remark}" for remark in past.remarks]
 
 
+async def newest_sweep(session: Session, server: ServerInfo, got: Gathered) -> Run | None:
+    """The newest stored sweep of this very process, whose curve says more than its log alone."""
+    try:
+        runs = await (await session.history()).runs(limit=_LOOKED_AT, host=server.host)
+    except StoreError as error:
+        got.notes.append(f"earlier runs could not be looked at: {error.message}")
+        return None
+    return next(
+        (run for run in runs if run.kind == "sweep" and run.levels and run.context.get("pid") == server.pid), None
+    )
+
+
 def _stream(got: Gathered) -> tuple[float | None, float | None]:
     """Rate and acceptance length of one stream now, by the log or as somebody says."""
     for log in reversed(got.logs):

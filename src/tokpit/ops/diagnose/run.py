@@ -94,6 +94,14 @@ class Gathered:
         self.notes: list[str] = []
         self.known_tps: float | None = None
 
+    def add_run(self, run: Run) -> None:
+        """A stored run: its levels, what it knew of the server, and the deployment that it measured."""
+        from tokpit.ops.sweep.advice import curve_points, facts_of
+
+        self.sweeps.append((f"run {run.id}", curve_points(run)))
+        self.facts = merged(facts_of(run), self.facts)
+        self.setups.insert(0, _setup(run))
+
 
 def read_files(sources: Sources, tell: files.Tell | None = None) -> Gathered:
     """Read every file and fact; `tell` hears how far a log is read. Raises UsageError for one that cannot be read."""
@@ -217,14 +225,9 @@ async def diagnose_all(session: Session, sources: Sources, tell: files.Tell | No
     """A diagnosis with stored runs and a live server. Raises UsageError, StoreError, TargetError, HostError."""
     got = read_files(sources, tell)
     if sources.runs:
-        from tokpit.ops.sweep.advice import curve_points, facts_of
-
         history = await session.history()
         for run_id in sources.runs:
-            run = await history.run(run_id)
-            got.sweeps.append((f"run {run.id}", curve_points(run)))
-            got.facts = merged(facts_of(run), got.facts)
-            got.setups.insert(0, _setup(run))
+            got.add_run(await history.run(run_id))
     if sources.target is not None:
         from tokpit.ops.diagnose.live import read_live
 

@@ -34,15 +34,25 @@ def label(server: ServerInfo) -> str:
 
 async def read_all(session: Session, server: ServerInfo, backlog: int) -> tuple[str, ...]:
     """The last `backlog` bytes of each rank's log, in the order of their time stamps."""
+    return (await _backlogs(session, server.engine, await ranks_of(session, server), backlog))[0]
 
-    async def one(rank: ServerInfo) -> tuple[str, Sequence[str]]:
-        host = session.host(rank.host)
-        answer = await host.run(f"tail -c {backlog} -- {quote([rank.log_path or ''])}", check=True)
-        return label(rank), list(decode_lines(answer.stdout))
 
-    ranks = await ranks_of(session, server)
-    parts = await asyncio.gather(*(one(rank) for rank in ranks))
-    return tuple(interleave(server.engine, parts))
+async def _backlogs(
+    session: Session, engine: str, ranks: Sequence[ServerInfo], backlog: int
+) -> tuple[tuple[str, ...], list[int]]:
+    """The last whole lines of every log together, and the byte after them in each."""
+
+    async def one(rank: ServerInfo) -> tuple[list[str], int]:
+        path = quote([rank.log_path or ""])
+        script = f'n=$(wc -c <{path}) || exit 1; echo "$n"; head -c "$n" -- {path} | tail -c {backlog}'
+        answer = await session.host(rank.host).run(script, check=True)
+        size, _, data = answer.stdout.partition(b"\n")
+        whole, _, rest = data.rpartition(b"\n")
+        return list(decode_lines(whole + b"\n")) if whole else [], int(size) - len(rest)
+
+    read = await asyncio.gather(*(one(rank) for rank in ranks))
+    parts = [(label(rank), lines) for rank, (lines, _) in zip(ranks, read, strict=True)]
+    return tuple(interleave(engine, parts)), [end for _, end in read]
 
 
 def interleave(engine: str, parts: Iterable[tuple[str, Sequence[str]]]) -> Iterator[str]:
@@ -65,17 +75,23 @@ def interleave(engine: str, parts: Iterable[tuple[str, Sequence[str]]]) -> Itera
 
 
 async def follow_all(session: Session, server: ServerInfo, backlog: int) -> AsyncIterator[str]:
-    """The lines of every rank as they come, for ever; lost links are waited out by each on its own."""
+    """What is there in the order of its time stamps, then the lines of every rank as they come, for ever.
+
+    Lost links are waited out by each rank on its own.
+    """
     ranks = await ranks_of(session, server)
+    earlier, ends = await _backlogs(session, server.engine, ranks, backlog)
+    for line in earlier:
+        yield line
     lines: asyncio.Queue[str] = asyncio.Queue(maxsize=1000)
 
-    async def one(rank: ServerInfo) -> None:
+    async def one(rank: ServerInfo, end: int) -> None:
         splitter = LineSplitter()
-        async for _, data in session.host(rank.host).follow(rank.log_path or "", offset=-backlog):
+        async for _, data in session.host(rank.host).follow(rank.log_path or "", offset=end):
             for raw in splitter.feed(data):
                 await lines.put(label(rank) + decode_line(raw))
 
-    tasks = [asyncio.ensure_future(one(rank)) for rank in ranks]
+    tasks = [asyncio.ensure_future(one(rank, end)) for rank, end in zip(ranks, ends, strict=True)]
     try:
         while True:
             yield await lines.get()

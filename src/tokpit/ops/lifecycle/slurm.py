@@ -130,7 +130,7 @@ async def _until_running(host: Host, job_id: str, progress: Progress) -> BatchJo
 
 def waits(job: BatchJob, now: float) -> str:
     """Why a job waits and until when: the queue's reason, what it means, its estimate."""
-    reason = job.reason or "the queue has not said why"
+    reason = job.reason or "the queue has not looked at it yet"
     meaning = next((text for word, text in _REASONS if word.lower() in reason.lower()), "")
     text = f"job {job.id} is {job.state}: {reason}" + (f" ({meaning})" if meaning else "")
     if job.start_at is not None and job.start_at > now:

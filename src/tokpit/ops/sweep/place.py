@@ -127,7 +127,9 @@ async def from_hosts(session: Session, names: Sequence[str], target: Target) -> 
     server_host = session.host(target.host) if target.host is not None else None
     if len(names) == 1 and (asked := read_slurm(names[0])) is not None:
         login = await session.connected(asked.login or target.host or _no_login(names[0]))
-        found = await find_on_host(login, None)
+        # A server in a job of the same login host: its interpreter is on the file system that the nodes share.
+        ours = target.server if target.host == login.name else None
+        found = await find_on_host(login, ours if ours is not None and ours.job is not None else None)
         in_job = target.server is not None and target.server.job is not None
         url = "" if server_host is None or in_job else _seen_from_afar(target, server_host)
         words = quote(asked.srun())

@@ -20,9 +20,8 @@ from tokpit.ops.lifecycle import launch
 from tokpit.ops.lifecycle.launch import Plan
 from tokpit.ops.progress import Progress
 from tokpit.ops.sweep.plan import read_args
-from tokpit.ops.targets import resolve_server
 from tokpit.ops.tuning.place import Place
-from tokpit.ops.tuning.plan import check_none_open, first_of, server_word
+from tokpit.ops.tuning.plan import check_none_open, find_server, first_of, server_word
 from tokpit.store.history import new_id
 from tokpit.store.journal import First, Journal
 from tokpit.transport.base import quote
@@ -103,9 +102,9 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
 
 
 async def _sides(session: Session, args: Mapping[str, Any]) -> Sides:
-    info = await resolve_server(session, str(args["target"]))
+    info = await find_server(session, str(args["target"]))
     first = await first_of(session, info)
-    check_none_open(session.journals, first)
+    check_none_open(session.journals, first.spec.host, first.port)
     old = first.spec
     spec: LaunchSpec | None = args.get("spec")
     if spec is None:

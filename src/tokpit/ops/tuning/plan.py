@@ -15,7 +15,7 @@ from tokpit.domain.tuning import Choice, LeftOut
 from tokpit.engines.base import Engine, FlagSpec
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import TargetError, TokpitError, UsageError
-from tokpit.insight.roofline import Roofline, roofline
+from tokpit.insight.roofline import Roofline, stream_roofline
 from tokpit.ops.host import environment
 from tokpit.ops.host.schema import installed_schema
 from tokpit.ops.lifecycle import managers, relaunch, stop
@@ -29,6 +29,7 @@ from tokpit.tune.experiment import Experiment, checked
 from tokpit.tune.knowledge import Cap, Knowledge
 from tokpit.tune.search import Search
 from tokpit.tune.space import choice_of
+from tokpit.tune.target import check_target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,7 +82,7 @@ class Refusals:
         return Cap(value, words)
 
 
-async def look(session: Session, experiment: Experiment, folder: Path) -> Ready:
+async def look(session: Session, experiment: Experiment) -> Ready:
     """Look at everything before anything is touched.
 
     Raises UsageError for an experiment that cannot be run, TargetError, LaunchError where the server could not be
@@ -89,9 +90,9 @@ async def look(session: Session, experiment: Experiment, folder: Path) -> Ready:
     """
     checked(experiment)
     asked = read_args(experiment.sweep_args())
-    info = await resolve_server(session, experiment.target)
+    info = await find_server(session, experiment.target)
     first = await first_of(session, info)
-    check_none_open(folder, first)
+    check_none_open(session.journals, first.spec.host, first.port)
     space = experiment.space()
     notes = []
     levels = tuple(sorted(set(asked.levels)))
@@ -153,7 +154,7 @@ async def first_of(session: Session, info: ServerInfo) -> First:
     Raises UsageError for a server in a container, a batch job or on several hosts, LaunchError, TargetError, StopError,
     HostError.
     """
-    _check_can_be_restarted(info)
+    check_target(info)
     host = await session.connected(info.host)
     spec = await relaunch.spec_of(session, info)
     if info.port is None:
@@ -171,39 +172,33 @@ async def first_of(session: Session, info: ServerInfo) -> First:
     )
 
 
-_BY_HAND = "measure each start yourself: tokpit sweep, then tokpit compare"
+async def find_server(session: Session, target: str) -> ServerInfo:
+    """The server that is to be restarted. Where none runs because an experiment was cut off, UsageError says so.
+
+    Raises TargetError, HostError as well.
+    """
+    try:
+        return await resolve_server(session, target)
+    except TargetError:
+        host, _, port = target.partition(":")
+        check_none_open(session.journals, host, int(port) if port.isdigit() else None)
+        raise
 
 
-def _check_can_be_restarted(info: ServerInfo) -> None:
-    """Raises UsageError where starts cannot follow each other on one port of one host."""
-    if info.container is not None:
-        raise UsageError(
-            f"{info.label} runs in container {info.container}, and what made it (image, mounts, GPUs, restart policy) "
-            "is not on its command line: it could not be put back as it was, so it is not touched",
-            hint=f"start the model outside a container (tokpit launch --env-dir ...) and tune that, or {_BY_HAND}",
-        )
-    if info.job is not None:
-        raise UsageError(
-            f"{info.label} is batch job {info.job.id}: each restart would wait in the queue, and the node may be given "
-            "to somebody else meanwhile, so it is not touched",
-            hint=f"tune inside one allocation, with its node as the host, or {_BY_HAND}",
-        )
-    if info.ranks:
-        raise UsageError(
-            f"{info.label} is one of {len(info.ranks)} ranks, which are not restarted together",
-            hint=f"tune one host's server of the same model, or {_BY_HAND}",
-        )
+def check_none_open(folder: Path, host: str, port: int | None) -> None:
+    """Raises UsageError where an experiment on this port is under way or was cut off: this is not its first server.
 
-
-def check_none_open(folder: Path, first: First) -> None:
-    """Raises UsageError where an experiment on this port is under way or was cut off: this is not its first server."""
+    `port` None: on any port of the host.
+    """
     for entry in entries(folder):
-        if entry.state == "ended" or (entry.host, entry.port) != (first.spec.host, first.port):
+        if entry.state == "ended" or entry.host != host or (port is not None and entry.port != port):
             continue
         if entry.state == "running":
             raise UsageError(f"experiment {entry.id} is under way on this server, in another tokpit")
+        where = f" {entry.where}" if entry.where else ""
         raise UsageError(
-            f"experiment {entry.id} on this server was cut off, and its first server was not put back",
+            f"experiment {entry.id} on {entry.host}:{entry.port} was cut off{where}, and its first server was not put "
+            "back",
             hint=f"go on with: tokpit tune --resume {entry.id}, or put it back with: tokpit tune --restore {entry.id}",
         )
 
@@ -240,7 +235,7 @@ async def _roofline(session: Session, ready: Ready) -> Roofline | None:
         context["gpus"] = [gpu.name for gpu in gpus.gpus]
     try:
         facts = facts_of(Run(id="", kind="", target="", started_at=0.0, engine=spec.engine, context=context))
-        return roofline(facts)
+        return stream_roofline(facts)
     except TokpitError:
         return None
 

@@ -45,7 +45,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
 async def preview(session: Session, experiment: Experiment) -> Preview:
     """What an experiment would do. Raises what `tune.start` raises before it begins."""
-    ready = await look(session, experiment, session.journals)
+    ready = await look(session, experiment)
     return _preview(ready, await search_of(session, ready))
 
 
@@ -55,7 +55,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     Raises UsageError, TargetError, LaunchError (the server could not be started again), HostError.
     """
     experiment: Experiment = args["experiment"]
-    ready = await look(session, experiment, session.journals)
+    ready = await look(session, experiment)
     search = await search_of(session, ready)
     shown = _preview(ready, search)
 
@@ -211,14 +211,14 @@ def _preview(ready: Ready, search: Search) -> Preview:
     out = search.left_out
     lines = [
         *(f"# {name_of(axis.name)}: {', '.join(map(value_of, axis.values))}" for axis in space.axes),
-        f"# {space.size} candidates: {search.waiting} to try, "
+        f"# {space.told}: {search.waiting} to try, "
         + ", ".join(
             f"{sum(o.code == c for o in out)} left out ({w})"
             for c, w in _WORDS.items()
             if any(o.code == c for o in out)
         )
         if out
-        else f"# {space.size} candidates",
+        else f"# {space.told}",
         f"# at most {restarts} restarts, {end} of them to confirm and to put the first server back",
         f"# {estimate.minutes(seconds)} at most: a start {times.restart_s:.0f} s ({times.restart_from}), "
         f"a measurement {times.sweep_s:.0f} s ({times.sweep_from})",

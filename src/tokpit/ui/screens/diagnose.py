@@ -14,10 +14,9 @@ from tokpit.domain.server import ServerInfo
 from tokpit.errors import TokpitError, UsageError
 from tokpit.report.console import finding_text
 from tokpit.ui.actions import bindings_for
-from tokpit.ui.levels import same_subject
-from tokpit.ui.screens.base import PumpedScreen, copy, open_history, tell
+from tokpit.ui.screens.base import PumpedScreen, copy, tell
 from tokpit.ui.text import Row, Span, safe, wrap
-from tokpit.ui.view import Diagnosed, View, model_name
+from tokpit.ui.view import Diagnosed, View
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.header import Header
 from tokpit.ui.widgets.levels import hanging
@@ -160,8 +159,7 @@ class DiagnoseScreen(PumpedScreen):
             self.fill(then.findings, (*then.notes, note), then.facts)
             return
         try:
-            runs = await self._newest_sweep()
-            found = await diagnose_all(self.view.session, Sources(target=self.info.id, runs=runs))  # type: ignore[arg-type]  # the console's session is one of ops
+            found = await diagnose_all(self.view.session, Sources(target=self.info.id))  # type: ignore[arg-type]  # the console's session is one of ops
         except TokpitError as error:
             panel.problem = error.message + (f" ({error.hint})" if error.hint else "")
             panel.redraw()
@@ -169,28 +167,17 @@ class DiagnoseScreen(PumpedScreen):
         self._found = found
         self.fill(found.findings, found.notes, found.facts, found.curve)
 
-    async def _newest_sweep(self) -> tuple[str, ...]:
-        """The newest sweep of this very process, whose curve says more than the log alone."""
-        info = self.info
-        models = frozenset(name for name in (info.served_name, info.model, model_name(info.model)) if name)
-        store = await open_history(self.view.session)
-        for run in await store.runs(limit=50):
-            fits = same_subject(run, host=info.host, label=info.label, models=models)
-            if fits and run.context.get("pid") == info.pid:
-                return (run.id,)
-        return ()
-
     def fill(
         self, findings: Sequence[Finding], notes: Sequence[str] = (), facts: Any = None, curve: Any = None
     ) -> None:
         """Show these findings, and keep them for the cockpit's header."""
-        from tokpit.insight.roofline import roofline
+        from tokpit.insight.roofline import stream_roofline
 
         panel = self.query_one(FindingsPanel)
         panel.findings, panel.notes, panel.problem = tuple(findings), tuple(notes), ""
         panel.cursor, panel.top, panel.opened = 0, 0, set()
         self._facts, self._curve = facts, curve
-        roof = roofline(facts) if facts is not None else None
+        roof = stream_roofline(facts) if facts is not None else None
         self.view.diagnosed[self.info.id] = Diagnosed(
             self.view.now(),
             tuple(findings),

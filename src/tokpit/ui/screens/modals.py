@@ -30,6 +30,12 @@ _CSS = """
 """
 
 
+_SCROLLS = {"up": "scroll_up", "down": "scroll_down", "pageup": "scroll_page_up", "pagedown": "scroll_page_down"}
+_WARNINGS = 3
+"""So many stand above the lines; more of them, as of many servers at once, scroll with these."""
+_LEAST_LINES = 3
+
+
 class ConfirmScreen(ModalScreen[bool]):
     """Cancel has the focus; a destructive command wants its word typed first."""
 
@@ -48,10 +54,13 @@ class ConfirmScreen(ModalScreen[bool]):
         with Vertical(id="box"):
             yield Static(content(request.title), classes="title")
             yield Static(content(risk_text(request.risk)), classes="destructive" if request.typed_word else "risk")
-            for warning in request.warnings:
-                yield Static(content(f"! {warning}"), classes="risk")
+            warnings = [f"! {warning}" for warning in request.warnings]
+            for warning in warnings[:_WARNINGS]:
+                yield Static(content(warning), classes="risk")
             if request.lines:
                 with VerticalScroll(id="lines", can_focus=False):
+                    if warnings[_WARNINGS:]:
+                        yield Static(content("\n".join(warnings[_WARNINGS:])), classes="risk")
                     yield Static(content("\n".join(mask_secrets(line) for line in request.lines)))
             if request.typed_word:
                 yield Static(content(f"Type {request.typed_word} to go on:"))
@@ -64,8 +73,26 @@ class ConfirmScreen(ModalScreen[bool]):
         """A word that must be typed locks the button."""
         self.query_one("#go", Button).disabled = bool(self.request.typed_word)
 
+    def on_resize(self) -> None:
+        """The lines take what is left: the word and the buttons are always to be seen."""
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        for lines in self.query("#lines"):
+            box = self.query_one("#box")
+            others = (child for child in box.children if child is not lines)
+            taken = sum(child.outer_size.height + child.styles.margin.height for child in others)
+            frame = box.outer_size.height - box.content_size.height + lines.styles.margin.height
+            room = max(_LEAST_LINES, int(self.size.height * 0.9) - frame - taken)
+            lines.styles.max_height = room
+            box.border_subtitle = "↑ ↓ read on" if lines.virtual_size.height > room else ""
+
     def on_key(self, event: events.Key) -> None:
-        """What is typed goes into the line although Cancel has the focus."""
+        """What is typed goes into the line although Cancel has the focus; arrows scroll the lines."""
+        for lines in self.query("#lines").results(VerticalScroll):
+            if event.key in _SCROLLS:
+                event.stop()
+                getattr(lines, _SCROLLS[event.key])(animate=False)
         word = self.query("#word").first(Input) if self.request.typed_word else None
         if word is not None and not word.has_focus and event.is_printable and event.character and event.key != "space":
             event.stop()

@@ -88,6 +88,13 @@ def flag_rows(flags: Sequence[tuple[str, str]], width: int) -> list[Row]:
     return list(rows)
 
 
+def _more(info: ServerInfo) -> str:
+    """What else of a server there is: its job, or all of its hosts."""
+    if info.job is not None:
+        return f", job {info.job.id}: cancelled, and submitted again with the change"
+    return f" on {len(info.ranks)} hosts: {', '.join(info.ranks)}" if info.ranks else ""
+
+
 class RelaunchScreen(StartForm):
     """See the module docstring. Only what differs is sent."""
 
@@ -109,7 +116,7 @@ class RelaunchScreen(StartForm):
     def compose(self) -> ComposeResult:
         """Fields, the difference, the steps."""
         yield Header(self.view)
-        yield Static(content(f"Relaunch {self.info.label}"), classes="heading")
+        yield Static(content(f"Relaunch {self.info.label}{_more(self.info)}"), classes="heading")
         with VerticalScroll(classes="form", can_focus=False):
             yield from self.inputs(running_values(self.info.settings))
         yield DiffPanel(self.info).add_class("diff")

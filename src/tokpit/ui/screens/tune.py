@@ -9,6 +9,7 @@ from textual.widgets import Input, Static
 
 from tokpit.domain.tuning import Tuning
 from tokpit.errors import UsageError
+from tokpit.tune.target import check_target
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.screens.base import PumpedScreen, copy, tell
 from tokpit.ui.screens.launch import FORM_CSS
@@ -103,6 +104,12 @@ class TuneScreen(PumpedScreen):
         """How many candidates the form makes, or what is off."""
         plan = self.query_one("#plan", Static)
         try:
+            check_target(self.view.store.servers[self.server_id].info)
+        except UsageError as error:
+            plan.set_class(True, "off")
+            plan.update(content(f"{error.message}. {error.hint}"))
+            return
+        try:
             experiment = experiment_of(self.server_id, self.fields())
         except UsageError as error:
             untouched = not any(self.fields()[name].strip() for name, _, _ in VARIED)
@@ -111,12 +118,11 @@ class TuneScreen(PumpedScreen):
             plan.update(content(_WELCOME if untouched else said))
             return
         plan.set_class(False, "off")
-        count = experiment.space().size
-        what = "candidate" if count == 1 else "candidates"
         plan.update(
             content(
-                f"{count} {what} before rules and memory are asked. ^s looks at the server and its host and shows "
-                "restarts and minutes; nothing is restarted before you agree. The first server is put back at the end."
+                f"{experiment.space().told} before rules and memory are asked. ^s looks at the server and its host and "
+                "shows restarts and minutes; nothing is restarted before you agree. "
+                "The first server is put back at the end."
             )
         )
 

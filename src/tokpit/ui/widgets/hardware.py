@@ -47,7 +47,15 @@ class GpuPanel(Panel):
         record = self.view.gpus
         if record is None:
             job = self.view.job
-            looking = "looking …" if job is None else "asking the node …" if job.alive else "the job does not run"
+            looking = (
+                "looking …"
+                if job is None
+                else "asking the node …"
+                if job.alive
+                else "the job waits"
+                if job.waiting
+                else "no job"
+            )
             return [[(looking if self.view.linked() else "not known: no link", "dim")]]
         rows: list[Row] = []
         if not record.gpus and not record.problems:

@@ -24,6 +24,7 @@ STALL_SHOWN_S = 60.0
 PHASES: dict[str, tuple[str, str]] = {
     "ready": ("●", "good-bold"),
     "serving": ("●", "good-bold"),
+    "queued": ("◌", "warn-bold"),
     "starting": ("◐", "warn-bold"),
     "loading": ("◐", "warn-bold"),
     "capturing": ("◐", "warn-bold"),
@@ -115,17 +116,17 @@ class Header(Panel):
         if server is None:
             return [(" ", "fg"), ("no server selected", "dim")]
         if not server.alive:
-            return [
-                (" ", "fg"),
-                ("✗ gone", "bad-bold"),
-                ("  the process has ended; its log and last figures stay", "dim"),
-            ]
+            what = "the process has ended" if server.info.job is None else f"job {server.info.job.id} is over"
+            return [(" ", "fg"), ("✗ gone", "bad-bold"), (f"  {what}; its log and last figures stay", "dim")]
         phase = phase_of(view, server)
         glyph, style = PHASES.get(phase, ("?", "dim"))
         left: list[Span] = [(" ", "fg"), (f"{glyph} {safe(phase)}", style)]
         if server.phase and server.phase.detail and phase not in {"ready", "serving"}:
             left.append((f" {safe(server.phase.detail)}", "dim"))
-        if server.info.started_at is not None:
+        job = server.info.job
+        if job is not None and job.waiting and job.reason:
+            left.append((f" {safe(job.reason)}", "dim"))
+        if server.info.started_at is not None and not (job is not None and job.waiting):
             left += [("  up ", "dim"), (figures.duration(view.now() - server.info.started_at), "fg")]
         left += self._findings(server.info.id) + self._roofline(server)
         for label, value in self._facts():
@@ -163,9 +164,20 @@ class Header(Panel):
         if server is None:
             return []
         s = server.info.settings
-        pairs: list[tuple[str, object]] = [("pid", server.info.pid), ("tp", s.tp)]
+        pairs: list[tuple[str, object]] = [*_place(server), ("tp", s.tp)]
         method = s.spec_method.upper() if s.spec_method in {"mtp", "eagle", "eagle3"} else s.spec_method
         pairs += [(method or "", f"{s.spec_steps or '?'} steps" if method else None)]
         pairs += [("hicache", f"{s.hicache_gb:g} GB" if s.hicache_gb else None), ("cap", self._cap())]
         pairs += [("context", figures.compact(s.context_len)), ("quant", s.quantization)]
         return [(label, safe(value)) for label, value in pairs if value is not None and value != ""]
+
+
+def _place(server: ServerState) -> list[tuple[str, object]]:
+    """A process, a rank of several, or a batch job with its nodes and what its time limit leaves."""
+    job = server.info.job
+    if job is None:
+        ranks = len(server.info.ranks)
+        return [("pid", server.info.pid), ("rank", f"{server.info.rank} of {ranks}" if ranks else None)]
+    more = f" +{len(job.nodes) - 1}" if len(job.nodes) > 1 else ""
+    left = figures.duration(job.time_left_s) if job.time_left_s is not None and job.alive else None
+    return [("job", job.id), ("on", f"{job.nodes[0]}{more}" if job.nodes else None), ("left", left)]

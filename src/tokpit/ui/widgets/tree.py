@@ -128,6 +128,8 @@ class HostTree(Panel, can_focus=True):
         selected = server_id == self.view.server_id
         glyph, style = PHASES.get(phase_of(self.view, server), ("?", "dim"))
         port = f":{server.info.port}" if server.info.port else f"pid {server.info.pid}"
+        if server.info.rank:
+            port = f"rank {server.info.rank} of {server.info.ranks[0]}"
         head: list[Span] = [(glyph + " ", style)]
         name = f"{port} {engine_title(server.info.engine)}"
         head.append((crop(name, width - 2), "cursor" if selected else "fg"))

@@ -191,7 +191,7 @@ def through_tokpit(checks: Checks, binary: str, model: str, folder: Path) -> Non
     port, home = free_port(), folder / "tokpit"
     folders = dict.fromkeys(("TOKPIT_CONFIG_DIR", "TOKPIT_STATE_DIR", "TOKPIT_CACHE_DIR"), str(home))
     env = {**os.environ, **folders, "HOME": str(home), "PYTHONPATH": str(SOURCES)}
-    home.mkdir()
+    home.mkdir(exist_ok=True)
 
     def tokpit(name: str, *words: str) -> Any:
         argv = [sys.executable, "-m", "tokpit", name, "--json", *words]

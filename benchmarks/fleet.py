@@ -138,7 +138,7 @@ async def console(specs: Path, came: Path) -> None:
     from tokpit.domain.records import HostRecord, Record
     from tokpit.ops.session import Session
     from tokpit.transport.base import Host
-    from tokpit.ui.app import run_app
+    from tokpit.ui.run import run_app
 
     hosts = msgspec.json.decode(specs.read_bytes(), type=dict[str, HostSpec])
     session = Session(Inventory(hosts=hosts), history_path=specs.parent / "history.sqlite")
@@ -177,6 +177,8 @@ def measure(folder: Path, specs: dict[str, HostSpec], seconds: float, patience_s
     good = list(specs)[len(KINDS) :]
     try:
         while len(readings(came).keys() & set(good)) < len(good):
+            if os.waitpid(screen.pid, os.WNOHANG)[0]:
+                raise SystemExit(f"the console ended: {screen.read(0.1).decode(errors='replace')[-2000:]}")
             screen.drain(0.2)
             if time.monotonic() - screen.began > patience_s:
                 answered = len(readings(came))

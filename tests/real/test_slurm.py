@@ -25,7 +25,7 @@ from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.errors import LaunchError, StartFailed, TargetError, UsageError
 from tokpit.ops.lifecycle import batch
 from tokpit.ops.lifecycle.launch import Launched
-from tokpit.ops.lifecycle.slurm import Life
+from tokpit.ops.lifecycle.slurm import Life, how_it_ended
 from tokpit.ops.session import Session
 from tokpit.probes.slurm import Listed, environment_script
 from tokpit.tune.experiment import Experiment
@@ -337,4 +337,6 @@ async def test_a_time_limit_that_is_hit_is_told(session: Session, one_minute: st
     ran = msgspec.structs.replace(listed.job, state="RUNNING")  # it may be over by now
     info = server("login", msgspec.structs.replace(listed, job=ran))
     life = Life(session, session.host("login"), info)
-    assert await end_of(life) == f"job {one_minute} is over: its time limit was reached (TIMEOUT)"
+    said = f"job {one_minute} is over: its time limit was reached (TIMEOUT)"
+    assert await end_of(life) == said
+    assert await how_it_ended(session.host("login"), one_minute) == said

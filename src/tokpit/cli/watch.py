@@ -83,4 +83,10 @@ async def _watch(session: Session, target: str, interval: float, count: int | No
         looked = time.time()
         if not state.alive:
             verdict = engine(server.engine).verdict(list(state.log.records))
-            raise TargetError(f"{server.label} is gone", hint=verdict.sentence if verdict is not None else "")
+            why = ""
+            if server.job is not None:
+                from tokpit.ops.lifecycle.slurm import how_it_ended
+
+                why = await how_it_ended(host, server.job.id)
+            said = f"{server.label} is gone" + (f": {why}" if why else "")
+            raise TargetError(said, hint=verdict.sentence if verdict is not None else "")

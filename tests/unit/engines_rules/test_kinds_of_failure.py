@@ -106,3 +106,23 @@ def test_a_dump_of_megabytes_is_no_obstacle() -> None:
     assert verdict is not None
     assert verdict.code == "WATCHDOG_KILLED"
     assert all(len(text) < 400 for text in verdict.evidence)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("slurmstepd: error: *** JOB 71 ON n1 CANCELLED AT 2026-11-30T11:40 DUE TO TIME LIMIT ***", "JOB_TIME_LIMIT"),
+        ("slurmstepd-n1: error: *** STEP 71.0 ON n1 CANCELLED AT 2026-11-30T11:40 ***", "JOB_CANCELLED"),
+        ("0: slurmstepd: error: *** STEP 71.0 ON n1 CANCELLED AT 2026-11-30T11:40 ***", "JOB_CANCELLED"),
+        ("slurmstepd: error: Detected 1 oom_kill event in StepId=71.batch.", "HOST_OOM_KILLED"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_what_a_queue_says_at_the_end_of_a_job_is_no_refused_command_line(name: str, line: str, code: str) -> None:
+    verdict = judge(name, line)
+    assert verdict is not None
+    assert verdict.code == code
+    # The reason why a rank failed is in front of it, and is the cause.
+    first = judge(name, "OSError: [Errno 98] Address already in use\n" + line)
+    assert first is not None
+    assert first.code == "PORT_IN_USE"

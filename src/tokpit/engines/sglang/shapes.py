@@ -111,7 +111,7 @@ INSIDES = (
         rf"(?:, KV size: (?P<kv_size_gb>{_N}) ?GB)?",
     ),
     Inside("failure.retract", "#retracted_reqs: ", _RETRACT),
-    Inside("failure.argparse", ": error: ", r"^[\w./ -]{1,120}: error: (?P<message>.*)"),
+    Inside("failure.argparse", ": error: ", r"^(?!slurmstepd|srun:)[\w./ -]{1,120}: error: (?P<message>.*)"),
     Inside("failure.capture_fail", "Capture cuda graph failed", r"Capture cuda graph failed: ?(?P<message>.*)"),
     Inside(
         "failure.capture_fail",

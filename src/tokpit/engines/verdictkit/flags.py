@@ -39,7 +39,8 @@ def _nearest(flag: str, known: set[str]) -> str:
     return next(iter(difflib.get_close_matches(flag, sorted(known), n=1, cutoff=0.75)), "")
 
 
-_PROG = r"(?:^|\n)[\w./ -]{0,80}?: error: "
+# slurmstepd and srun put the same word before what ends a job.
+_PROG = r"(?:^|\n)(?!slurmstepd\b|srun: )[\w./ -]{0,80}?: error: "
 
 FLAGS: tuple[Signature, ...] = (
     sig(

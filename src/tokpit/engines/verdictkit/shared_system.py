@@ -86,6 +86,9 @@ HTTP_PORT: tuple[Signature, ...] = (
     ),
 )
 
+_JOB = r"\*\*\* (?:JOB|STEP) (?P<job>\d+)\S* ON \S+ CANCELLED AT \S+"
+"""Source: what slurmstepd prints at the end of a job or step; seen from 22.05."""
+
 SYSTEM: tuple[Signature, ...] = (
     sig(
         "HOST_OOM_KILLED",
@@ -197,6 +200,30 @@ SYSTEM: tuple[Signature, ...] = (
         anywhere=True,
         rank=Rank.DEATH,
         refine=by_keeper,
+    ),
+    sig(
+        "JOB_TIME_LIMIT",
+        _JOB + r" DUE TO TIME LIMIT",
+        "The time limit of batch job {job} was reached.",
+        "Launch it again; ask for more time where the partition gives it (--time).",
+        anywhere=True,
+        rank=Rank.DEATH,
+    ),
+    sig(
+        "JOB_CANCELLED",
+        _JOB,
+        "Batch job {job} was ended by the queue: cancelled, preempted, or its node failed.",
+        "Ask the queue who or what ended it: scontrol show job {job}.",
+        anywhere=True,
+        rank=Rank.DEATH,
+    ),
+    sig(
+        "HOST_OOM_KILLED",
+        r"slurmstepd\S*: error: (?:Detected \d+ oom[-_]kill event|Exceeded (?:job|step) memory limit)",
+        "The batch job used more host memory than it had asked for, and was ended for it.",
+        "Ask the queue for more (--sbatch-arg --mem=...), or lower what the server keeps in host memory.",
+        anywhere=True,
+        rank=Rank.DEATH,
     ),
     sig(
         "ILLEGAL_INSTRUCTION",

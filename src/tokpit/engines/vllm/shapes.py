@@ -73,7 +73,7 @@ INSIDES = (
         rf"Free memory on device (?P<device>\S+) \((?P<free_gib>{_N})/(?P<total_gib>{_N}) GiB\) on startup is less "
         rf"than desired GPU memory utilization \((?P<utilization>{_N}), (?P<wanted_gib>{_N}) GiB\)",
     ),
-    Inside("failure.argparse", ": error: ", r"^(?P<prog>[\w./ -]{1,120}): error: (?P<message>.*)"),
+    Inside("failure.argparse", ": error: ", r"^(?!slurmstepd|srun:)(?P<prog>[\w./ -]{1,120}): error: (?P<message>.*)"),
     Inside(
         "failure.mamba_blocks",
         "exceeds available Mamba cache blocks",

@@ -17,6 +17,7 @@ from tokpit.insight.words import span
 from tokpit.ops.gate import Prepared
 from tokpit.ops.lifecycle import batch
 from tokpit.ops.progress import Progress
+from tokpit.probes.slurm import Listed
 from tokpit.transport.base import Host
 from tokpit.transport.methods import handle_name
 
@@ -193,11 +194,21 @@ class Life:
             return ""
         found = await batch.look(self._host, self._id)
         self._asked_at = now
-        if found is None:
-            return f"job {self._id} is over: {_ENDS['GONE']}"
-        self._info = same_job(self._info, found)
-        self._session.store.apply(ServerSeen(now, self._info))
-        return "" if found.job.alive or found.job.waiting else f"job {self._id} is over: {ended(found.job)}"
+        if found is not None:
+            self._info = same_job(self._info, found)
+            self._session.store.apply(ServerSeen(now, self._info))
+        return _over(self._id, found)
+
+
+async def how_it_ended(host: Host, job_id: str) -> str:
+    """How a job ended, as a sentence; empty while it waits or runs. Raises HostError."""
+    return _over(job_id, await batch.look(host, job_id))
+
+
+def _over(job_id: str, found: Listed | None) -> str:
+    if found is None:
+        return f"job {job_id} is over: {_ENDS['GONE']}"
+    return "" if found.job.alive or found.job.waiting else f"job {job_id} is over: {ended(found.job)}"
 
 
 async def prepare_stop(session: Session, info: ServerInfo) -> Prepared:

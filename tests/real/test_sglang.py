@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import real_install
 import real_model
 import real_serving as check
-from real_line import Stream, Tokpit, group, options
+from real_line import Stream, Tokpit, options
 
 from sshd import Sshd
 
@@ -84,19 +83,6 @@ def test_relaunch_without_drafts(served: check.Served) -> None:
     settings = served.rows()[0]["settings"]
     assert "spec_steps" not in settings
     assert settings["state_slots"] == check.CAP * SLOTS_PER_REQUEST
-
-
-def test_a_killed_scheduler_is_told_and_the_server_comes_again_from_the_history(served: check.Served) -> None:
-    (row,) = served.rows()
-    schedulers = [pid for pid in row["children"] if b"scheduler" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    check.told_why_it_ended(served, schedulers[0])
-    assert not group(row["pgid"])
-    earlier = served.tokpit.json("history", "real")["deployments"]
-    (mine,) = [one for one in earlier if (one["source"], one["where"]) == ("tokpit", served.made["log_path"])]
-    again = served.tokpit.json("launch", "real", "--earlier", mine["key"], "--yes")
-    assert (again["port"], again["pid"] != row["pid"]) == (served.port, True)
-    assert served.rows()[0]["settings"] == row["settings"]
-    served.made = again
 
 
 def test_stop_lets_an_open_stream_end_and_leaves_nothing(served: check.Served) -> None:

@@ -48,7 +48,7 @@ class Stamps:
 
     def times(self, records: Sequence[LogRecord], last_write: float) -> list[float | None]:
         """UTC seconds of each record, never falling; None where nothing tells (then the newest is the last write)."""
-        stamps = [self._clock.seconds(record.fields.get("ts")) for record in records]
+        stamps = [self._clock.seconds(record.fields.get("ts") or record.fields.get("t")) for record in records]
         known = [stamp for stamp in stamps if stamp is not None]
         if not known:
             return [None] * (len(records) - 1) + [last_write] if records else []

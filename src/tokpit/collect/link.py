@@ -23,21 +23,25 @@ class LinkGate:
     """Lets loops wait until the link of a host is up again."""
 
     def __init__(self, host: Host) -> None:
-        self._up = asyncio.Event()
-        host.on_link(self._heard)
-
-    def _heard(self, record: LinkRecord) -> None:
-        if record.state is LinkState.UP:
-            self._up.set()
+        self._host = host
 
     async def wait(self, patience_s: float = RETRY_S) -> None:
         """Return when the link comes up, or after `patience_s`."""
-        self._up.clear()
+        up = asyncio.Event()
+
+        def heard(record: LinkRecord) -> None:
+            if record.state is LinkState.UP:
+                up.set()
+
+        # Heard only while somebody waits: hosts outlive the servers that are watched on them.
+        no_more = self._host.on_link(heard)
         try:
             async with asyncio.timeout(patience_s):
-                await self._up.wait()
+                await up.wait()
         except TimeoutError:
             pass
+        finally:
+            no_more()
 
 
 async def repeat(host: Host, gate: LinkGate, interval_s: float, once: Callable[[], Awaitable[None]]) -> None:

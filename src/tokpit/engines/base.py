@@ -53,6 +53,8 @@ class HttpFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Environment variable by which a health check may wait longer."""
     extra_body: Mapping[str, object] = {}
     """Fields of a completion request that fix its output length: `ignore_eos` and the like."""
+    headers: Mapping[str, str] = {}
+    """What every request of a load says besides, because of how its HTTP server is."""
 
 
 class Traces(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,8 +81,8 @@ class Host(Protocol):
         """Close the connection and end what this side runs over it; servers on the host live on."""
         ...
 
-    def on_link(self, listener: Callable[[LinkRecord], None]) -> None:
-        """Call `listener` at each change of the link's state."""
+    def on_link(self, listener: Callable[[LinkRecord], None]) -> Callable[[], None]:
+        """Call `listener` at each change of the link's state, until what is returned is called."""
         ...
 
     async def run(self, script: str, *, stdin: bytes = b"", timeout_s: float = 30.0, check: bool = False) -> Completed:

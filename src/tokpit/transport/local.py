@@ -30,9 +30,10 @@ class LocalHost(ScriptHost):
         self._running: set[asyncio.subprocess.Process] = set()
         self._closing: set[asyncio.Task[None]] = set()
 
-    def on_link(self, listener: Callable[[LinkRecord], None]) -> None:
-        """Call `listener` at each change of the link's state."""
+    def on_link(self, listener: Callable[[LinkRecord], None]) -> Callable[[], None]:
+        """Call `listener` at each change of the link's state, until what is returned is called."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def _emit(self, state: LinkState, rtt_s: float | None = None) -> None:
         self.link = LinkRecord(self.name, self.now(), state, rtt_s=rtt_s)

@@ -72,9 +72,10 @@ class SshHost(ScriptHost):
 
     # --- the link
 
-    def on_link(self, listener: Callable[[LinkRecord], None]) -> None:
-        """Call `listener` at each change of the link's state."""
+    def on_link(self, listener: Callable[[LinkRecord], None]) -> Callable[[], None]:
+        """Call `listener` at each change of the link's state, until what is returned is called."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def _emit(
         self,

@@ -12,11 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from tokpit.collect.backlog import Stamps
 from tokpit.engines.logkit.read import read_log
 from tokpit.engines.registry import engine
 
 LOGS = sorted((Path(__file__).parents[2] / "data" / "real_logs").glob("*.log"))
 VERDICTS = {
+    "llamacpp-broken-model": "WEIGHTS_CORRUPT",
+    "llamacpp-no-model": "MODEL_PATH_MISSING",
+    "llamacpp-port-in-use": "PORT_IN_USE",
     "sglang-port-in-use": "PORT_IN_USE",
     "vllm-context-too-long": "CTX_TOO_LONG",
     "vllm-unknown-flag": "FLAG_UNRECOGNIZED",
@@ -45,6 +49,17 @@ def test_failures_are_told_and_others_are_not(path: Path) -> None:
     name = path.name.partition("-")[0]
     told = engine(name).verdict(list(read_log(path.read_text().splitlines(), name)))
     assert (told and told.code) == VERDICTS.get(path.stem)
+
+
+def test_stamps_that_count_from_a_programs_start_give_times_as_well() -> None:
+    path = next(path for path in LOGS if path.stem == "llamacpp-load")
+    records = list(read_log(path.read_text().splitlines(), "llamacpp"))
+    times = dict(zip((record.kind for record in records), Stamps().times(records, 100.0), strict=True))
+    ready, slots = times["milestone.ready"], times["milestone.slots"]
+    assert ready is not None
+    assert slots is not None
+    assert round(ready - slots, 3) == 0.012
+    assert times["slot_line"] == 100.0
 
 
 if __name__ == "__main__":

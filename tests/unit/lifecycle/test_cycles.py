@@ -25,7 +25,7 @@ async def test_cycles_over_ssh_leave_no_process_no_file_no_channel_and_no_task(
         settings=Settings(model="tiny", port=unused_tcp_port),
         env={"FAKE_LEAVES": "1", "FAKE_SHM": str(shm), "CYCLE_MARK": str(home)},
     )
-    seen = []
+    seen, listeners = [], []
     inventory = Inventory(hosts={"box": sshd.spec("box")})
     async with Session(inventory, history_path=tmp_path / "h.sqlite", assume_yes=True) as session:
         for _ in range(4):
@@ -35,6 +35,7 @@ async def test_cycles_over_ssh_leave_no_process_no_file_no_channel_and_no_task(
             assert len(during.processes) == 2
             await session.execute("server.stop", target=f"box:{unused_tcp_port}", term_wait_s=10)
             seen.append(traces(session, sshd.home, str(home)))
+            listeners.append(len(session.host("box")._listeners))  # type: ignore[attr-defined]  # SshHost's own
         link = len(sshd.sessions())
     first, last = seen[0], seen[-1]
     assert last.processes == ()
@@ -42,6 +43,7 @@ async def test_cycles_over_ssh_leave_no_process_no_file_no_channel_and_no_task(
     assert not [path for path in last.files if path.startswith(".local/state/tokpit/launches")]
     assert last.logs == 4
     assert (last.open_files, last.tasks) == (first.open_files, first.tasks)
+    assert len(set(listeners)) == 1, "who watched a server that is gone listens to its link no more"
     assert link <= 2, "one connection, with or without privilege separation"
 
 

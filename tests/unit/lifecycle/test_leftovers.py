@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from textual.widgets import Button
 
 from console_screen import console, shows
 from lifecycle_tools import marked
@@ -194,10 +195,10 @@ async def test_the_app_asks_in_one_dialog_that_lists_what_is_there(
         spec = spec_of(script, unused_tcp_port, mark)
         pilot.app.start_command("server.launch", spec=spec)  # type: ignore[attr-defined]
         await shows(pilot, "start vllm on box", "Do it")
-        await pilot.click("#go")
+        pilot.app.screen.query_one("#go", Button).press()
         await shows(pilot, "clear away what the failed start of", "still runs: pid", "sleep 600", "kill -TERM", "Do it")
         (pid,) = marked(mark)
-        await pilot.click("#go")
+        pilot.app.screen.query_one("#go", Button).press()
         await until_gone(pid)
         await shows(pilot, "cleared")
 

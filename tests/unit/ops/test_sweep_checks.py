@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import cast
 
 from sweep_tools import level_result, page, sample
 from tokpit.domain.records import GpuProcess, GpuRecord, GpuSample
+from tokpit.domain.server import ServerInfo
 from tokpit.load.plan import Plan
 from tokpit.load.results import Check, LevelResult
+from tokpit.ops.session import Session
 from tokpit.ops.sweep.checks import judged, level_of, void
-from tokpit.ops.sweep.server import FIRST_S, SAMPLE_S, Sample, Seen, paced, slowed
+from tokpit.ops.sweep.server import FIRST_S, SAMPLE_S, Sample, Seen, ServerSide, paced, slowed
 
 PLAN = Plan(url="http://h", levels=(12,), max_tokens=500)
 STEADY = tuple(sample(float(t)) for t in range(1, 11))
@@ -202,3 +205,13 @@ def test_samples_are_close_in_a_short_level_and_stay_evenly_spaced_in_a_long_one
     assert seen[:3] == [1, 2, 3]
     assert pace == SAMPLE_S
     assert [s.t for s in kept] == [float(t) for t in range(1, 61)]
+
+
+def test_every_request_of_a_load_says_what_the_engines_http_server_wants() -> None:
+    def headers(engine: str) -> dict[str, str]:
+        argv = ("serve", "--api-key", "sk-1")
+        info = ServerInfo(host="h", engine=engine, pid=1, start_ticks=1, pgid=1, argv=argv)
+        return ServerSide(cast(Session, None), None, info, "http://h:1", {"X-Asked": "1"}).headers
+
+    assert headers("llamacpp") == {"Connection": "close", "Authorization": "Bearer sk-1", "X-Asked": "1"}
+    assert headers("vllm") == {"Authorization": "Bearer sk-1", "X-Asked": "1"}

@@ -64,7 +64,7 @@ TABLE = Table(
         Inside("milestone.http_up", "HTTP server is listening", r"hostname: (?P<host>[^,\s]+), port: (?P<port>\d+)"),
         Inside("milestone.ready", ": listening on ", r": listening on (?P<url>\S+)"),
         Inside("milestone.loaded", "model loaded"),
-        Inside("milestone.load_begin", "loading model"),
+        Inside("milestone.load_begin", "loading model", r"(?<!error )loading model"),
         Inside(
             "milestone.slots",
             "initializing",

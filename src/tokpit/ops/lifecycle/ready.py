@@ -131,7 +131,8 @@ class _Waiter:
         self._attempt = attempt
         self._shm_due_s = 0.0
         self._tracker = StartTracker(engine.milestones, started_t=0.0)
-        self._reached_s = 0.0
+        # Nothing of the start was before it: a log whose stamps count from its own beginning says so within seconds.
+        self._reached_s = progress.operation.steps[-1].elapsed_s if progress.operation.steps else 0.0
         self._ready_s: float | None = None
         self._seen = 0
         self._records: list[LogRecord] = []

@@ -90,8 +90,9 @@ class ServerSide:
     ) -> None:
         self._session, self._host, self._server, self._base = session, host, server, base
         self.engine: Engine | None = engine_of(server.engine) if server is not None else None
-        self.headers = {**http.own_key(server), **headers}
-        """For every request to the server: its own key as its command line shows it, and what was asked for."""
+        known = self.engine.http.headers if self.engine is not None else {}
+        self.headers = {**known, **http.own_key(server), **headers}
+        """For every request: what its engine wants, its own key as its command line shows it, what was asked for."""
         self._web: aiohttp.ClientSession | None = None
         self._factor = host.spec.clock_factor if host is not None else 1.0
         self._started: list[str] = []

@@ -1,5 +1,8 @@
 """How quick the console is: `python benchmarks/console.py WHAT` (first-paint, flood, idle, memory, fleet, link, all).
 
+`flood` and `first-paint` also run the peers whose programs are given: `--lnav lnav --toolong TL --aiperf AIPERF
+--vllmstat VLLMSTAT`.
+
 The real program in a pseudo-terminal. Key to paint: from writing the key to the terminal until the bytes that can only
 be its effect have been read from it. CPU and memory are the kernel's figures for the program's process.
 """
@@ -24,17 +27,20 @@ import tempfile
 import termios
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 RECORDING = ROOT / "tests" / "data" / "demo.tokrec"
+Peers = Mapping[str, str]
+"""Programs of others, by name."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Screen:
-    """A program in a pseudo-terminal. `read` gives what came, with the time of its arrival."""
+    """A program in a pseudo-terminal, in a folder of its own. `read` gives what came."""
 
     def __init__(self, words: list[str], folder: Path, size: tuple[int, int] = (120, 40)) -> None:
         state = folder / "state"
@@ -42,13 +48,14 @@ class Screen:
         (state / "tour-seen").touch()
         env = {
             **os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(ROOT / "src"),
-            "TOKPIT_STATE_DIR": str(state), "TOKPIT_CONFIG_DIR": str(folder / "config"),
+            "TOKPIT_STATE_DIR": str(state), "TOKPIT_CONFIG_DIR": str(folder / "config"), "HOME": str(folder),
         }  # fmt: skip
         self.began = time.monotonic()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             first()
-            os.execve(sys.executable, [sys.executable, *words], env)
+            os.chdir(folder)
+            os.execvpe(words[0], words, env)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
 
     def read(self, seconds: float) -> bytes:
@@ -107,7 +114,7 @@ def first() -> None:
 
 
 def tokpit(*words: str) -> list[str]:
-    return ["-m", "tokpit", *words]
+    return [sys.executable, "-m", "tokpit", *words]
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -122,24 +129,41 @@ def spread(values: list[float]) -> dict[str, float]:
     }  # fmt: skip
 
 
-def keys_to_paint(screen: Screen, count: int) -> dict[str, float]:
-    """`-` and `+` in turn: charts then show ten minutes, or five; their axes say so."""
+Key = tuple[str, bytes]
+"""A key, and bytes that only it can cause; none: it puts back what the other did and is not measured."""
+OURS = (("-", b"-10m"), ("+", b"-2m30s"))
+"""Charts show ten minutes, or five; their axes say so."""
+
+
+def keys_to_paint(screen: Screen, count: int, keys: Sequence[Key] = OURS) -> dict[str, float]:
+    """The keys in turn."""
     took, chance = [], random.Random(1)
     for n in range(count):
+        key, marker = keys[n % len(keys)]
         screen.drain(0.1 + chance.random() * 0.2)
-        screen.press("-" if n % 2 == 0 else "+")
-        took.append(screen.until(b"-10m" if n % 2 == 0 else b"-2m30s", 10.0))
+        screen.press(key)
+        if marker:
+            took.append(screen.until(marker, 10.0))
     return spread(took)
 
 
-def first_paint(folder: Path) -> dict[str, object]:
+def first_paint(folder: Path, peers: Peers) -> dict[str, object]:
     """From the start of the process until its own first row is painted, warm disk cache."""
     found = {}
-    for name, words in (("local", ("local",)), ("replay", ("replay", "--paused", str(RECORDING)))):
+    programs = {
+        "local": (tokpit("local"), b"tokpit "),
+        "replay": (tokpit("replay", "--paused", str(RECORDING)), b"tokpit "),
+    }
+    if aiperf := peers.get("aiperf"):
+        words = "profile --model m --url http://127.0.0.1:9 --endpoint-type chat --tokenizer builtin --request-count 4"
+        programs["aiperf"] = ([aiperf, *words.split(), "--ui", "dashboard"], b"NVIDIA AIPerf")
+    if vllmstat := peers.get("vllmstat"):
+        programs["vllmstat"] = ([vllmstat, "--mock"], b"CONCURRENCY")
+    for name, (words_of, marker) in programs.items():
         took = []
         for _ in range(7):
-            screen = Screen(tokpit(*words), folder)
-            took.append(screen.until(b"tokpit "))
+            screen = Screen(words_of, folder)
+            took.append(screen.until(marker))
             screen.close()
         found[name] = {"median_s": round(median(took[1:]), 2), "worst_s": round(max(took[1:]), 2), "n": len(took) - 1}
     return found
@@ -166,27 +190,42 @@ def _only(folder: Path, screen: Screen) -> None:
         raise SystemExit("the log never came; do other servers run on this machine?")
 
 
-def flood(folder: Path, rate: int = 20_000, presses: int = 200) -> dict[str, object]:
-    """Keys while a log of so many lines/s streams from this machine (no SSH between), the ring being kept."""
+def flood(folder: Path, peers: Peers, rate: int = 20_000, presses: int = 200) -> dict[str, object]:
+    """Keys while a log of so many lines/s streams from this machine (no SSH between), the ring being kept.
+
+    The peers read the same file, each after the one before has ended: lnav's histogram and back, toolong's field for a
+    search.
+    """
     server = _server(folder, rate)
-    screen = Screen(tokpit("local"), folder)
+    log = str(folder / "server.log")
+    programs: dict[str, tuple[list[str], Sequence[Key]]] = {"tokpit": (tokpit("local"), OURS)}
+    if lnav := peers.get("lnav"):
+        programs["lnav"] = ([lnav, log], (("i", b"HIST"), ("i", b"LOG")))
+    if toolong := peers.get("toolong"):
+        programs["toolong"] = ([toolong, log], (("\x06", b"Regex"), ("\x1b", b"")))
+    found: dict[str, object] = {}
     try:
-        _only(folder, screen)
-        screen.drain(5)
-        cpu, since, before = screen.cpu_s(), time.monotonic(), _count(folder)
-        found = keys_to_paint(screen, presses)
-        took = time.monotonic() - since
-        return {
-            "lines_per_s": round((_count(folder) - before) / took), "key_to_paint": found,
-            "cpu_of_a_core": round((screen.cpu_s() - cpu) / took, 2), "rss_mb": round(screen.rss_mb()),
-        }  # fmt: skip
+        for name, (words, keys) in programs.items():
+            screen = Screen(words, folder)
+            try:
+                _only(folder, screen)
+                screen.drain(5)
+                cpu, since, before = screen.cpu_s(), time.monotonic(), _count(folder)
+                took = keys_to_paint(screen, presses, keys)
+                seconds = time.monotonic() - since
+                found[name] = {
+                    "lines_per_s": round((_count(folder) - before) / seconds), "key_to_paint": took,
+                    "cpu_of_a_core": round((screen.cpu_s() - cpu) / seconds, 2), "rss_mb": round(screen.rss_mb()),
+                }  # fmt: skip
+            finally:
+                screen.close()
+        return found
     finally:
-        screen.close()
         server.kill()
         server.wait()
 
 
-def idle(folder: Path, seconds: float = 30.0) -> dict[str, object]:
+def idle(folder: Path, peers: Peers, seconds: float = 30.0) -> dict[str, object]:
     """Repaints (bursts of output more than 30 ms apart) and CPU while nothing happens."""
     found = {}
     for name, words in (
@@ -210,7 +249,9 @@ def idle(folder: Path, seconds: float = 30.0) -> dict[str, object]:
     return found
 
 
-def memory(folder: Path, lines: int = 10_000_000, rate: int = 40_000, within: float = 560.0) -> dict[str, object]:
+def memory(
+    folder: Path, peers: Peers, lines: int = 10_000_000, rate: int = 40_000, within: float = 560.0
+) -> dict[str, object]:
     """Memory after so many lines."""
     server = _server(folder, rate)
     screen = Screen(tokpit("local"), folder)
@@ -234,9 +275,10 @@ def memory(folder: Path, lines: int = 10_000_000, rate: int = 40_000, within: fl
         server.wait()
 
 
-def fleet(folder: Path, hosts: int = 64, seconds: float = 40.0) -> dict[str, object]:
+def fleet(folder: Path, peers: Peers, hosts: int = 64, seconds: float = 40.0) -> dict[str, object]:
     """So many hosts whose records come once a second, on the fleet screen; without the SSH connections themselves."""
-    screen = Screen([str(Path(__file__)), "fleet-app", "--hosts", str(hosts)], folder, (160, 80))
+    words = [sys.executable, str(Path(__file__).resolve()), "fleet-app", "--hosts", str(hosts)]
+    screen = Screen(words, folder, (160, 80))
     try:
         screen.until(b"tokpit ")
         screen.drain(4)
@@ -361,7 +403,7 @@ class Relay(threading.Thread):
                 ready.notify()
 
 
-def link(folder: Path, rtt_s: float = 0.2, mbit: float = 1.0, rate: int = 100) -> dict[str, object]:
+def link(folder: Path, peers: Peers, rtt_s: float = 0.2, mbit: float = 1.0, rate: int = 100) -> dict[str, object]:
     """A real sshd behind 200 ms and 1 Mbit/s; a server whose log grows by 100 lines/s."""
     from sshd import Sshd
 
@@ -402,6 +444,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="+", choices=[*PARTS, "all", "fleet-app"])
     parser.add_argument("--hosts", type=int, default=64)
+    for name in ("lnav", "toolong", "aiperf", "vllmstat"):
+        parser.add_argument(f"--{name}", default="", metavar="PROGRAM")
     asked = parser.parse_args()
     first()
     if asked.what == ["fleet-app"]:
@@ -410,7 +454,10 @@ def main() -> None:
     for what in PARTS if "all" in asked.what else asked.what:
         with tempfile.TemporaryDirectory(prefix="tokpit-bench-") as folder:
             load = os.getloadavg()[0]
-            print(json.dumps({what: PARTS[what](Path(folder)), "load_average_before": round(load, 1)}), flush=True)
+            print(
+                json.dumps({what: PARTS[what](Path(folder), vars(asked)), "load_average_before": round(load, 1)}),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

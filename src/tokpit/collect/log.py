@@ -31,6 +31,10 @@ REST_S = 0.001
 """After a slice: a key takes about ten turns of the event loop until it is painted, which then find it free."""
 SLICE_LINES = 256
 """At most so many lines a slice, however quick the clock says they were."""
+BEHIND_CHUNKS = 64
+"""So many chunks that were there already when they were wanted: reading is behind, and rests no more but to let others
+have a few turns."""
+_TURNS = 4
 _MARK_EVERY_S = 1.0
 _NO_FACTS = frozenset({"ts", "ts_ms", "pid", "process", "level", "source", "engine", "message", "what"})
 
@@ -111,6 +115,8 @@ class LogReader:
         self._since_write_s = 0.0
         self._facts: dict[str, Value] = {}
         self._marked: dict[str, float] = {}
+        self._behind, self._done = 0, 0.0
+        """Chunks in a row that had waited, and when the last one was read."""
 
     def begin(self, size: int, since_write_s: float) -> None:
         """What is known of the file: bytes before `size` were written earlier, the last `since_write_s` ago."""
@@ -136,6 +142,7 @@ class LogReader:
         self._next = position + len(data)
         self.counters.bytes += len(data)
         since, count = time.monotonic(), 0
+        self._behind = self._behind + 1 if since - self._done < REST_S else 0
         for line in self._splitter.feed(data):
             if self._cut:
                 self._cut = False  # the backlog begins in the middle of a line
@@ -143,9 +150,18 @@ class LogReader:
             self._line(line)
             count += 1
             if count >= SLICE_LINES or time.monotonic() - since > SLICE_S:
-                await asyncio.sleep(REST_S)
+                await self._give_way()
                 since, count = time.monotonic(), 0
         self._schedule()
+        self._done = time.monotonic()
+
+    async def _give_way(self) -> None:
+        """Others have their turn after a slice."""
+        if self._behind < BEHIND_CHUNKS:
+            await asyncio.sleep(REST_S)
+            return
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
 
     def close(self) -> None:
         """Hand over what is left."""

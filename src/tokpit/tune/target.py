@@ -24,6 +24,6 @@ def check_target(info: ServerInfo) -> None:
         )
     if info.ranks:
         raise UsageError(
-            f"{info.label} is one of {len(info.ranks)} ranks, which are not restarted together",
-            hint=f"tune one host's server of the same model, or {_BY_HAND}",
+            f"{info.label} is one server over {len(info.ranks)} hosts: an experiment takes servers of one host only",
+            hint=f"change it with tokpit relaunch, and {_BY_HAND}",
         )

@@ -43,14 +43,16 @@ _ALL = ("cockpit", "launch", "relaunch", "sweep", "tune", "history", "earlier", 
         "help")  # fmt: skip
 _OPEN = ("cockpit", "fleet", "history", "check", "diagnose")
 """Screens without fields to type into."""
+_GO = (*_OPEN, "sweep", "tune")
+"""Where a number opens another screen: in a field it is a figure."""
 _TIMED = ("cockpit", "fleet")
 """Screens whose panels can be read at another moment."""
 ACTIONS: tuple[Action, ...] = (
-    Action("go('fleet')", "1", "fleet", "all hosts at a glance", _OPEN, 3, group="screens"),
-    Action("go('cockpit')", "2", "cockpit", "the main screen", _OPEN, 8, group="screens"),
-    Action("go('history')", "3", "runs", "stored runs", _OPEN, 9, group="screens"),
-    Action("go('diagnose')", "4", "findings", "what is wrong with the selected server", _OPEN, 9, group="screens"),
-    Action("go('tune')", "5", "tuning", "experiments on the selected server", _OPEN, 9, group="screens"),
+    Action("go('fleet')", "1", "fleet", "all hosts at a glance", _GO, 3, group="screens"),
+    Action("go('cockpit')", "2", "cockpit", "the main screen", _GO, 8, group="screens"),
+    Action("go('history')", "3", "runs", "stored runs", _GO, 9, group="screens"),
+    Action("go('diagnose')", "4", "findings", "what is wrong with the selected server", _GO, 9, group="screens"),
+    Action("go('tune')", "5", "tuning", "experiments on the selected server", _GO, 9, group="screens"),
     Action("choose", "enter", "open", "open the cockpit on the host under the cursor", ("fleet",), 1),
     Action("leave", "escape", "back", "back to the cockpit", ("fleet",), 2, "esc"),
     Action("refresh_host", "r", "refresh", "look at the host under the cursor again now", ("fleet",), 6),

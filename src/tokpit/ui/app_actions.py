@@ -86,8 +86,10 @@ class AppActions(Openers):
         app = self._app
         book = getattr(app.session, "alarms", None)
         subjects = [name for name in (app.view.server_id, app.view.host) if name]
+        claims = [alarm.finding.claim for alarm in app.view.alarms(*subjects) if not alarm.acknowledged]
         count = sum(book.acknowledge(name) for name in subjects) if book is not None else 0
-        tell(app, f"{count} alarm{'s' if count != 1 else ''} acknowledged" if count else "no alarm stands here")
+        said = f"{count} alarm{'s' if count != 1 else ''} acknowledged" if count else "no alarm stands here"
+        tell(app, said, hint="\n".join(claims))
         app.redraw_screens()
 
     def action_save_last(self) -> None:

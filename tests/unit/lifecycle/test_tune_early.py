@@ -16,7 +16,7 @@ REQUESTS = 64
 async def test_a_level_is_cut_while_it_runs(
     session: Session, engine_dir: Path, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FAKE_STEP_S", "0.004")
+    monkeypatch.setenv("FAKE_STEP_S", "0.01")
     settings = Settings(model="tiny", port=unused_tcp_port, max_running=8)
     spec = LaunchSpec(host="local", engine="vllm", program=(str(engine_dir),), settings=settings)
     await session.execute("server.launch", spec=spec, timeout_s=40.0)

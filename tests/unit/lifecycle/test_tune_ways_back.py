@@ -163,7 +163,7 @@ async def test_what_could_not_be_put_back_is_refused_with_what_to_do_instead(
     with pytest.raises(UsageError, match=r"batch job 4711.*wait in the queue") as caught:
         await first_of(session, in_job)
     assert "tokpit compare" in caught.value.hint
-    with pytest.raises(UsageError, match="one of 2 ranks"):
+    with pytest.raises(UsageError, match="one server over 2 hosts"):
         await first_of(session, msgspec.structs.replace(first, ranks=("a:1", "b:2")))
     assert [server.pid for server in await running(session, first)] == [first.pid]
     assert entries(session.journals) == []

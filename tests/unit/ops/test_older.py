@@ -126,7 +126,7 @@ async def test_a_search_in_the_file_is_bounded_goes_on_when_asked_and_stops_at_e
         assert stopped is not None
         assert stopped > 0
         await pilot.press("o")
-        await until(pilot, lambda: (view.model.older_start or 0) < stopped)
+        await until(pilot, lambda: (view.model.older_start or 0) < stopped and not view.older.busy)
         monkeypatch.setattr(log_older, "SEARCH_MOST", 64 << 20)
         gate = asyncio.Event()
         read = session.older_log
@@ -135,7 +135,6 @@ async def test_a_search_in_the_file_is_bounded_goes_on_when_asked_and_stops_at_e
             await gate.wait()
             return await read(*place, **more)  # type: ignore[arg-type]
 
-        await until(pilot, lambda: not view.older.busy)
         monkeypatch.setattr(session, "older_log", waits)
         await pilot.press("o")
         await until(pilot, lambda: view.older.busy)

@@ -169,6 +169,24 @@ async def test_a_destructive_command_needs_its_word() -> None:
         assert await task is True
 
 
+@pytest.mark.parametrize("size", [(80, 24), (100, 30)])
+async def test_however_much_there_is_to_read_the_question_stays_in_view(size: tuple[int, int]) -> None:
+    many = tuple(
+        f"warning number {n} that takes a whole row of the screen or even a little more than that" for n in range(12)
+    )
+    lines = tuple(f"command line {n}" for n in range(30))
+    async with console(Recorder(), size) as pilot:
+        task = await ask(pilot, request(warnings=many, lines=lines))
+        shown = await shows(pilot, "warning number 0", "Type 30000 to go on", "Cancel", "Do it")
+        assert "command line 29" not in shown
+        await pilot.press("end")
+        await shows(pilot, "command line 29", "Type 30000 to go on", "Cancel")
+        await pilot.press("pageup")
+        await until(pilot, lambda: "command line 29" not in text(pilot))
+        await pilot.press(*"30000", "enter")
+        assert await task is True
+
+
 async def test_escape_is_no() -> None:
     async with console(Recorder()) as pilot:
         task = await ask(pilot, request(risk=Risk.CHANGE, typed_word=None))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 
-from console_feed import HOST, Recorder, fill, gpu, link, server
+from console_feed import HOST, Recorder, fill, gpu, launch, link, server
 from console_screen import SIZES, console, rows, shows, text, until
 from tokpit.domain.job import BatchJob
 from tokpit.domain.records import GpuRecord, HostRecord, LinkState, Problem, Sample, ServersRecord, Stall
@@ -173,6 +173,17 @@ async def test_a_server_that_has_gone_keeps_its_log_and_says_gone() -> None:
     session.store.apply(ServersRecord(HOST, time.time(), ()))
     async with console(session) as pilot:
         await shows(pilot, "gone", "Decode batch")
+
+
+async def test_while_its_successor_starts_a_gone_server_is_called_starting() -> None:
+    session = Recorder()
+    fill(session.store)
+    session.store.apply(ServersRecord(HOST, time.time(), ()))
+    session.store.apply(launch(op_id="launch-1", steps=3))
+    async with console(session) as pilot:
+        await shows(pilot, "◐ starting  weights loaded")
+        session.store.apply(launch(op_id="launch-1", steps=3, status="failed"))
+        await shows(pilot, "✗ gone")
 
 
 async def test_arrows_in_the_tree_choose_another_server_and_watch_it() -> None:

@@ -126,6 +126,14 @@ class Drive:
         sent = next(sent for name, sent in self.session.calls if name == command)
         assert args.items() <= sent.items()
 
+    async def out_of_fields(self) -> None:
+        """Keys are keys: no field is typed into, also not one that a new screen focuses by itself a moment later."""
+        calm = 0
+        while calm < 3:
+            calm = calm + 1 if self.screen.focused is None else 0
+            self.screen.set_focus(None)
+            await self.pilot.pause()
+
     async def changes(self, what: Callable[[], Any]) -> None:
         before = what()
         await self.press()
@@ -174,7 +182,7 @@ def effect(action: str, *screens: str) -> Callable[[Effect], Effect]:
 
 async def _push(drive: Drive, screen: PumpedScreen) -> None:
     drive.app.push_screen(screen)
-    await drive.until(lambda: drive.app.screen is screen and bool(screen.focused or screen.query("Panel")))
+    await drive.until(lambda: drive.app.screen is screen and screen.focused is not None)
 
 
 async def open_screen(drive: Drive, name: str) -> None:
@@ -299,8 +307,10 @@ async def _(d: Drive) -> None:
 
 
 def goes(number: str, kind: type[Any]) -> None:
-    @effect(f"go('{number}')", "cockpit", "fleet", "history", "check", "diagnose")
+    @effect(f"go('{number}')", "cockpit", "fleet", "history", "check", "diagnose", "sweep", "tune")
     async def _(d: Drive) -> None:
+        if isinstance(d.app.focused, Input):
+            await d.out_of_fields()
         stays = isinstance(d.screen, kind)
         await d.opens(kind)
         assert (d.app.screen is d.screen) is stays
@@ -544,14 +554,14 @@ async def _(d: Drive) -> None:
 
 @effect("measure", "sweep", "history")
 async def _(d: Drive) -> None:
-    d.screen.set_focus(None)  # in a field it would be a letter
+    await d.out_of_fields()
     chart = d.screen.query_one(LevelsChart)
     await d.changes(lambda: chart.measure)
 
 
 @effect("overlay", "sweep")
 async def _(d: Drive) -> None:
-    d.screen.set_focus(None)
+    await d.out_of_fields()
     await d.opens(PickRuns)
 
 

@@ -87,6 +87,7 @@ async def sweep(pilot: Pilot[Any]) -> None:
 
 
 async def tune(pilot: Pilot[Any]) -> None:
+    await pilot.resize_terminal(*SIZES[-1])
     await _tuned(pilot)
     await shows(pilot, "searching", "left out: 3")
 
@@ -106,7 +107,6 @@ async def _tuned(pilot: Pilot[Any], **changes: object) -> None:
     app: Any = pilot.app
     made = tuning(app.view.server.info.label, app.view.server_id, t=app.view.now(), **changes)
     app.session.store.tune(made)
-    await pilot.resize_terminal(*SIZES[-1])
     app.push_screen(TuneScreen(app.view, app.view.server_id))
 
 

@@ -75,6 +75,22 @@ async def test_escape_stops_the_running_sweep_and_a_second_one_goes_back() -> No
         await until(pilot, lambda: isinstance(pilot.app.screen, Cockpit))
 
 
+async def test_a_sweep_goes_on_while_another_screen_is_open_and_is_taken_up_again() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session) as pilot:
+        await shows(pilot, "ready")
+        session.store.apply(sweep(2, op_id="sweep-now"))
+        await pilot.press("s")
+        await shows(pilot, "running", "203.1")
+        await until(pilot, lambda: pilot.app.focused is None)
+        await pilot.press("2")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Cockpit))
+        assert session.calls == []
+        await pilot.press("s")
+        await shows(pilot, "running", "203.1")
+
+
 async def test_a_finished_sweep_says_what_was_kept_and_where_and_marks_the_most() -> None:
     session = filled()
     async with console(session, (80, 24)) as pilot:

@@ -66,11 +66,7 @@ class Place:
         told it to end: it may answer still, and be gone the next moment. What this experiment did not start is not
         touched: TargetError.
         """
-        standing = await self.standing()
-        if standing is not None and (standing.pid, standing.start_ticks) in self._told_to_end:
-            with contextlib.suppress(TargetError, StopError):  # gone by itself meanwhile
-                await self.command("server.stop", server_id=standing.id)
-            standing = await self.standing()
+        standing = await self._staying()
         if standing is not None and standing.argv == plan.argv:
             if standing.id == self._known_ready:
                 return standing
@@ -114,7 +110,7 @@ class Place:
         exact = relaunch.exactly(self.host, spec, self.first.argv, self.first.port, self.first.platform)
         if unit is None:
             return await self.put(exact)
-        standing = await self.standing()
+        standing = await self._staying()
         if standing is not None:
             job = await stop.plan(self.host, standing)
             if job.manager == unit:
@@ -152,6 +148,15 @@ class Place:
         return await gate.execute(self._session, command(command_id), args, consented=True)
 
     # --- inside
+
+    async def _staying(self) -> ServerInfo | None:
+        """What stands on the port, after what was told to end before a crash has ended."""
+        standing = await self.standing()
+        if standing is None or (standing.pid, standing.start_ticks) not in self._told_to_end:
+            return standing
+        with contextlib.suppress(TargetError, StopError):  # gone by itself meanwhile
+            await self.command("server.stop", server_id=standing.id)
+        return await self.standing()
 
     def _unit(self) -> managers.Manager | None:
         return None if self.first.unit is None else msgspec.convert(self.first.unit, managers.Manager)

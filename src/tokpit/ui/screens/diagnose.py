@@ -174,7 +174,10 @@ class DiagnoseScreen(PumpedScreen):
         from tokpit.insight.roofline import stream_roofline
 
         panel = self.query_one(FindingsPanel)
-        panel.findings, panel.notes, panel.problem = tuple(findings), tuple(notes), ""
+        told = {finding.code for finding in findings}
+        alarms = [a for a in self.view.alarms(self.info.id, self.info.host) if a.code not in told]
+        standing = [f"▲ alarm: {a.finding.claim}" for a in alarms]
+        panel.findings, panel.notes, panel.problem = tuple(findings), (*standing, *notes), ""
         panel.cursor, panel.top, panel.opened = 0, 0, set()
         self._facts, self._curve = facts, curve
         roof = stream_roofline(facts) if facts is not None else None

@@ -59,7 +59,7 @@ class HelpPanel(ScrolledPanel):
                     rows += _hanging(a.key_text, "key", a.help, width)
         rows.append([("in the log and the tree", "dim")])
         rows += _hanging("↑ ↓", "key", "line or node; ← → long lines", width)
-        rows += _hanging("pg home", "key", "page up, page down, home, end: the log, wherever the cursor is", width)
+        rows += _hanging("pgup", "key", "page up, page down, home, end: the log, wherever the cursor is", width)
         rows.append([("signs", "dim")])
         for sign, style, text in GLYPHS:
             rows += _hanging(sign, style, text, width)

@@ -16,18 +16,20 @@ from tokpit.ui import figures
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.screens.base import PumpedScreen, open_history, tell
 from tokpit.ui.screens.pickruns import PICKED
-from tokpit.ui.text import Row, content, crop, fit, safe
+from tokpit.ui.text import Row, Span, content, crop, fit, safe
 from tokpit.ui.view import View, model_name
 from tokpit.ui.widgets.compare import ComparePanel
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.levels import COLUMNS, LevelsChart, level_text
-from tokpit.ui.widgets.panel import Panel
+from tokpit.ui.widgets.scrolled import ScrolledPanel
 
 LIMIT = 200
+CHART_ROWS = 8
+"""Fewer say nothing."""
 _STATUS = {"done": "good", "failed": "bad", "stopped": "warn", "running": "accent"}
 
 
-class RunPanel(Panel):
+class RunPanel(ScrolledPanel):
     """One run: its levels and its context."""
 
     ages = False
@@ -40,9 +42,11 @@ class RunPanel(Panel):
         """Id and status."""
         if self.run is None:
             return [("run", "title")], []
-        return [(safe(self.run.id), "title")], [(self.run.status, _STATUS.get(self.run.status, "dim"))]
+        status: Span = (self.run.status, _STATUS.get(self.run.status, "dim"))
+        place = self.place()
+        return [(safe(self.run.id), "title")], [*place, ("  " if place else "", "fg"), status]
 
-    def body(self, width: int, height: int) -> Sequence[Row]:
+    def all_rows(self, width: int) -> Sequence[Row]:
         """Levels first, then what was frozen with them."""
         run = self.run
         if run is None:
@@ -61,7 +65,8 @@ class RunPanel(Panel):
             rows.append([("note ", "dim"), (safe(run.note), "fg")])
         for key, value in run.context.items():
             if isinstance(value, (str, int, float)) and value != "":
-                rows.append([(fit(safe(key), 16), "dim"), (crop(safe(value), max(4, width - 16)), "fg")])
+                said = f"{value:.4g}" if isinstance(value, float) else safe(value)
+                rows.append([(fit(safe(key), 16), "dim"), (crop(said, max(4, width - 16)), "fg")])
         return rows
 
 
@@ -71,13 +76,13 @@ class HistoryScreen(PumpedScreen):
     BINDINGS = bindings_for("history")
     CSS = """
     HistoryScreen .heading { text-style: bold; color: $primary; padding: 0 1; height: 1; }
-    HistoryScreen DataTable { height: auto; max-height: 40%; min-height: 5; background: $background; }
+    HistoryScreen DataTable { height: auto; max-height: 40%; min-height: 3; background: $background;
+        scrollbar-size-horizontal: 0; }
     HistoryScreen #none { height: auto; padding: 1 2; color: $text-muted; display: none; }
     HistoryScreen LevelsChart { height: 1fr; min-height: 5; }
     HistoryScreen RunPanel { height: 1fr; }
     HistoryScreen.empty DataTable, HistoryScreen.empty Panel { display: none; }
     HistoryScreen.empty #none, HistoryScreen.empty Footer { display: block; }
-    HistoryScreen.low LevelsChart { display: none; }
     HistoryScreen ComparePanel { display: none; }
     HistoryScreen.comparing ComparePanel { display: block; height: 2fr; }
     HistoryScreen.comparing DataTable { max-height: 25%; }
@@ -112,8 +117,16 @@ class HistoryScreen(PumpedScreen):
         self.action_reload()
 
     def on_resize(self) -> None:
-        """The chart needs height."""
-        self.set_class(self.size.height < 34, "low")
+        """The run keeps what it needs, the chart takes the rest."""
+        self._fold()
+
+    def _fold(self) -> None:
+        panel, chart = self.query_one(RunPanel), self.query_one(LevelsChart)
+        room = self.size.height - 2 - min(len(self.runs) + 1, self.size.height * 2 // 5)
+        wanted = len(panel.all_rows(max(20, self.size.width - 4))) + 2
+        self.set_class(room - CHART_ROWS < min(wanted, 8) and self.pair() is None, "low")
+        panel.styles.height = "1fr" if self.has_class("low") else min(wanted, room - CHART_ROWS)
+        chart.display = not self.has_class("low")
 
     def action_reload(self) -> None:
         """Read the stored runs again."""
@@ -167,6 +180,7 @@ class HistoryScreen(PumpedScreen):
         if pair is not None and (compare.pair is None or compare.pair[0].id != pair[0].id):
             self.run_worker(self._noise(pair[0]), exit_on_error=False)
         panel.run, compare.pair = run, pair
+        self._fold()
         for one in (panel, compare, self.query_one(LevelsChart)):
             one.redraw()
 

@@ -13,13 +13,14 @@ from textual.widgets import Button, Input, Static
 
 from tokpit.domain.text import mask_secrets
 from tokpit.ui.session_protocol import ConfirmRequest
-from tokpit.ui.text import content
+from tokpit.ui.text import content, wrap
 
 _CSS = """
 {name} { align: center middle; background: $background 60%; }
 {name} #box { width: 90%; max-width: 110; height: auto; max-height: 90%; background: $surface;
     border: round $primary; padding: 1 2; }
-{name} #lines { height: auto; max-height: 14; margin: 1 0; background: $background; padding: 0 1; }
+{name} #what { height: auto; margin-top: 1; scrollbar-size-vertical: 1; }
+{name} #lines { height: auto; background: $background; padding: 0 1; }
 {name} .title { text-style: bold; }
 {name} .risk { color: $warning; }
 {name} .destructive { color: $error; text-style: bold; }
@@ -27,22 +28,29 @@ _CSS = """
 {name} Input:focus { background: $primary 30%; }
 {name} #buttons { height: auto; margin-top: 1; align-horizontal: right; }
 {name} Button { margin-left: 2; min-width: 12; }
+{name}.low #box { padding: 0 1; max-height: 100%; }
+{name}.low Input, {name}.low #buttons, {name}.low #what { margin-top: 0; }
 """
 
 
-_SCROLLS = {"up": "scroll_up", "down": "scroll_down", "pageup": "scroll_page_up", "pagedown": "scroll_page_down"}
-_WARNINGS = 3
-"""So many stand above the lines; more of them, as of many servers at once, scroll with these."""
-_LEAST_LINES = 3
+LOW = 34
+"""Terminals with fewer rows get a question without empty lines."""
 
 
 class ConfirmScreen(ModalScreen[bool]):
-    """Cancel has the focus; a destructive command wants its word typed first."""
+    """Cancel has the focus; a destructive command wants its word typed first.
+
+    However much there is to read, the question and its buttons stay in view: warnings and lines scroll.
+    """
 
     AUTO_FOCUS = "#cancel"
 
     CSS = _CSS.replace("{name}", "ConfirmScreen")
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", show=False),
+        *(Binding(key, f"read({step})", show=False) for key, step in
+          (("up", -1), ("down", 1), ("pageup", -8), ("pagedown", 8), ("home", -9999), ("end", 9999))),
+    ]  # fmt: skip
 
     def __init__(self, request: ConfirmRequest) -> None:
         super().__init__()
@@ -54,14 +62,11 @@ class ConfirmScreen(ModalScreen[bool]):
         with Vertical(id="box"):
             yield Static(content(request.title), classes="title")
             yield Static(content(risk_text(request.risk)), classes="destructive" if request.typed_word else "risk")
-            warnings = [f"! {warning}" for warning in request.warnings]
-            for warning in warnings[:_WARNINGS]:
-                yield Static(content(warning), classes="risk")
-            if request.lines:
-                with VerticalScroll(id="lines", can_focus=False):
-                    if warnings[_WARNINGS:]:
-                        yield Static(content("\n".join(warnings[_WARNINGS:])), classes="risk")
-                    yield Static(content("\n".join(mask_secrets(line) for line in request.lines)))
+            with VerticalScroll(id="what", can_focus=False):
+                for warning in request.warnings:
+                    yield Static(content(f"! {warning}"), classes="risk")
+                if request.lines:
+                    yield Static(content("\n".join(mask_secrets(line) for line in request.lines)), id="lines")
             if request.typed_word:
                 yield Static(content(f"Type {request.typed_word} to go on:"))
                 yield Input(id="word", placeholder=request.typed_word, compact=True, select_on_focus=False)
@@ -74,25 +79,26 @@ class ConfirmScreen(ModalScreen[bool]):
         self.query_one("#go", Button).disabled = bool(self.request.typed_word)
 
     def on_resize(self) -> None:
-        """The lines take what is left: the word and the buttons are always to be seen."""
-        self.call_after_refresh(self._fit)
+        """What is to be read gets the room that the question leaves."""
+        low = self.size.height < LOW
+        self.set_class(low, "low")
+        title = len(wrap(self.request.title, max(10, min(110, self.size.width * 9 // 10) - 6)))
+        fixed = title + 1 + 3 + (2 if self.request.typed_word else 0) + (2 if low else 8)
+        room = self.size.height if low else self.size.height * 9 // 10
+        self.query_one("#what").styles.max_height = max(3, room - fixed)
+        self.call_after_refresh(self._tell_more)
 
-    def _fit(self) -> None:
-        for lines in self.query("#lines"):
-            box = self.query_one("#box")
-            others = (child for child in box.children if child is not lines)
-            taken = sum(child.outer_size.height + child.styles.margin.height for child in others)
-            frame = box.outer_size.height - box.content_size.height + lines.styles.margin.height
-            room = max(_LEAST_LINES, int(self.size.height * 0.9) - frame - taken)
-            lines.styles.max_height = room
-            box.border_subtitle = "↑ ↓ read on" if lines.virtual_size.height > room else ""
+    def _tell_more(self) -> None:
+        what = self.query_one("#what")
+        more = what.virtual_size.height > what.size.height
+        self.query_one("#box").border_subtitle = "↑ ↓ read on" if more else ""
+
+    def action_read(self, step: int) -> None:
+        """Up or down in what is to be read."""
+        self.query_one("#what").scroll_relative(y=step, animate=False)
 
     def on_key(self, event: events.Key) -> None:
-        """What is typed goes into the line although Cancel has the focus; arrows scroll the lines."""
-        for lines in self.query("#lines").results(VerticalScroll):
-            if event.key in _SCROLLS:
-                event.stop()
-                getattr(lines, _SCROLLS[event.key])(animate=False)
+        """What is typed goes into the line although Cancel has the focus."""
         word = self.query("#word").first(Input) if self.request.typed_word else None
         if word is not None and not word.has_focus and event.is_printable and event.character and event.key != "space":
             event.stop()

@@ -82,8 +82,10 @@ class SweepScreen(OperationScreen):
         yield Footer("sweep")
 
     def on_mount(self) -> None:
-        """Look for earlier runs to compare with."""
+        """Take up a sweep of this server that is under way; look for earlier runs to compare with."""
         super().on_mount()
+        under_way = (o for o in self.view.store.operations.values() if o.kind == "sweep" and o.status == "running")
+        self.operation_id = next((o.id for o in under_way if o.target == self.server_id), self.operation_id)
         self.run_worker(self._find_earlier(), exit_on_error=False)
 
     async def _find_earlier(self) -> None:
@@ -141,6 +143,8 @@ class SweepScreen(OperationScreen):
         notes = self.query_one(NotesPanel)
         notes.findings = findings_of(run)
         notes.redraw()
+        if self.focused is None:
+            notes.focus()  # the arrows move it
 
     def levels(self) -> Sequence[Level]:
         """The levels measured so far."""

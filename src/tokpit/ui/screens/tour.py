@@ -11,10 +11,10 @@ from textual.widgets import Static
 from tokpit.ui.text import content
 
 LINES = (
-    ("↑ ↓", "choose a host or a server on the left; the rest of the screen follows"),
+    ("↑ ↓", "choose a host or a server on the left; all else follows it"),
     ("? :", "every key of a screen; everything by name"),
-    ("space", "hold everything still, [ and ] read all panels a moment earlier or later"),
-    ("l s d", "launch, sweep, diagnose; nothing changes before you have seen its command line"),
+    ("space", "hold everything still; [ ] read all panels earlier or later"),
+    ("l s d", "launch, sweep, diagnose: each shows what it will run first"),
     ("q", "leave; servers and launches live on"),
 )
 

@@ -55,6 +55,8 @@ class TuneScreen(PumpedScreen):
         """The experiment whose report was brought forward."""
         self._before: frozenset[str] = frozenset()
         self._asked = False
+        self._reported = ""
+        """The experiment whose report has been shown."""
 
     def compose(self) -> ComposeResult:
         """Fields and plan, or leaderboard, chart and reasons."""
@@ -164,7 +166,10 @@ class TuneScreen(PumpedScreen):
         if self._asked and not self.tuning_id:
             fresh = [key for key in self.view.store.tunings if key not in self._before]
             self.tuning_id = fresh[-1] if fresh else ""
-        started = self.tuning() is not None
+        tuning = self.tuning()
+        started = tuning is not None
+        if tuning is not None and tuning.report and self._reported != tuning.id:
+            self._reported, self.reasons = tuning.id, self.size.width < WIDE
         self._follow()
         self.set_class(started, "started")
         tuning = self.tuning()

@@ -45,11 +45,11 @@ class ChecksPanel(ScrolledPanel):
             rows += hanging("✗ ", "bad", safe(self.problem), "bad", width)
         for sentence in self.errors:
             rows += hanging("✗ ", "bad", safe(sentence), "bad", width)
+        for sentence in self.warnings:
+            rows += hanging("! ", "warn", safe(sentence), "warn", width)
         for sentence in self.expected:
             rows += hanging("· ", "accent", safe(sentence), "fg", width)
         for title, changes in self.differs:
             words = "; ".join(changes) if changes else "no difference"
             rows += hanging("± ", "accent", safe(f"{title}: {words}"), "fg", width)
-        for sentence in self.warnings:
-            rows += hanging("! ", "warn", safe(sentence), "warn", width)
         return rows

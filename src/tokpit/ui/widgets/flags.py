@@ -8,12 +8,12 @@ from tokpit.domain.text import mask_secrets
 from tokpit.ui import figures
 from tokpit.ui.text import Row, crop, fit, safe
 from tokpit.ui.view import View
-from tokpit.ui.widgets.panel import Panel
+from tokpit.ui.widgets.scrolled import ScrolledPanel
 
 _SKIPPED = frozenset({"model", "port", "listen", "served_name", "elapsed_s"})
 
 
-class FlagsPanel(Panel):
+class FlagsPanel(ScrolledPanel):
     """One setting a row."""
 
     ages = False
@@ -27,11 +27,10 @@ class FlagsPanel(Panel):
         return self.view.topics("server", "host")
 
     def heading(self, width: int) -> tuple[Row, Row]:
-        """How many."""
-        server = self.view.server
-        return [("flags", "title")], [(str(len(server.info.settings.given())), "dim")] if server else []
+        """Which of them are in view, where not all are."""
+        return [("flags", "title")], self.place()
 
-    def body(self, width: int, height: int) -> Sequence[Row]:
+    def all_rows(self, width: int) -> Sequence[Row]:
         """Settings, other flags as given, facts."""
         server = self.view.server
         if server is None:

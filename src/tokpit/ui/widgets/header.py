@@ -115,6 +115,8 @@ class Header(Panel):
             return two_sided([(" ", "fg"), ("✗ ", "bad-bold"), (trouble, "bad")], [], width)
         if server is None:
             return [(" ", "fg"), ("no server selected", "dim")]
+        if not server.alive and (step := self._starting(server.info.host)):
+            return [(" ", "fg"), ("◐ starting", "warn-bold"), (f"  {safe(step)}", "dim")]
         if not server.alive:
             what = "the process has ended" if server.info.job is None else f"job {server.info.job.id} is over"
             return [(" ", "fg"), ("✗ gone", "bad-bold"), (f"  {what}; its log and last figures stay", "dim")]
@@ -132,6 +134,12 @@ class Header(Panel):
         for label, value in self._facts():
             left += [(f"  {label} ", "dim"), (value, "fg")]
         return two_sided(left, [], width)
+
+    def _starting(self, host: str) -> str:
+        """How far a launch on the host has come; empty where none is under way."""
+        running = (o for o in self.view.store.operations.values() if o.status == "running" and o.target == host)
+        launch = next((o for o in running if o.kind in {"launch", "relaunch"}), None)
+        return "" if launch is None else launch.steps[-1].label if launch.steps else launch.title
 
     def _findings(self, server_id: str) -> list[Span]:
         diagnosed = self.view.diagnosed.get(server_id)

@@ -64,6 +64,8 @@ class LogView(Panel, can_focus=True):
         self._feed()
         model = self.model
         left: list[Span] = [("log", "title")]
+        if self.note and width < NARROW:
+            return [*left, (f"  {self.note}", "warn")], []
         if model.level == "quiet":
             if model.polls:
                 left.append((f"  {model.polls} poll{'s' if model.polls != 1 else ''} hidden", "dim"))
@@ -76,7 +78,7 @@ class LogView(Panel, can_focus=True):
             left += [("  /", "dim"), (crop(safe(model.pattern.pattern), 24), "accent")]
         if self.note:
             left.append((f"  {self.note}", "warn"))
-        if not model.rows or (self.note and width < NARROW):
+        if not model.rows:
             return left, []
         doing: Span = ("following", "good") if model.follow else ("paused", "warn")
         new: Span = (f"  {model.unseen} new" if model.unseen and not model.follow else "", "warn")

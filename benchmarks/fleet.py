@@ -19,7 +19,6 @@ import json
 import logging
 import os
 import re
-import signal
 import statistics
 import subprocess
 import sys
@@ -212,12 +211,14 @@ def measure(folder: Path, specs: dict[str, HostSpec], seconds: float, patience_s
 
 
 @contextlib.contextmanager
-def helper(*words: str) -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, __file__, *words])
+def helper(*words: str, alone: bool = False) -> Iterator[None]:
+    """`alone`: it sees its own processes only (as root): servers of this machine would be found and followed."""
+    apart = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc") if alone and os.geteuid() == 0 else ()
+    process = subprocess.Popen([*apart, sys.executable, __file__, *words])
     try:
         yield
     finally:
-        process.send_signal(signal.SIGTERM)
+        process.kill()
         process.wait()
 
 
@@ -232,7 +233,7 @@ def far_side(folder: Path, stack: contextlib.ExitStack, *, real: bool) -> HostSp
     (folder / "nvidia-smi").chmod(0o755)
     known = folder / "known_hosts"
     known.write_text(f"[127.0.0.1]:{port} {host_key.with_suffix('.pub').read_text()}")
-    stack.enter_context(helper("--far", str(port), str(folder)))
+    stack.enter_context(helper("--far", str(port), str(folder), alone=True))
     return HostSpec(
         name="one", address="127.0.0.1", port=port, user="root", identity_files=(str(key),), known_hosts=str(known)
     )
@@ -249,7 +250,7 @@ def main() -> None:
     for name in ("--proxies", "--far", "--console"):
         parser.add_argument(name, nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.far or args.proxies:
+    if not args.console:
         first()
     if args.far:
         asyncio.run(far(int(args.far[0]), Path(args.far[1])))

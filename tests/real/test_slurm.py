@@ -165,7 +165,7 @@ async def test_a_server_from_the_queue_to_ready_and_to_its_end(
     run = await session.execute("sweep.start", target=f"login:{port}", levels="1", requests=2, max_tokens=1, warmup=0)
     assert run.context["from"] == "here"
     assert run.levels[0].requests == 2
-    with pytest.raises(UsageError, match=f"is batch job {job.id}"):
+    with pytest.raises(UsageError, match=f"job {job.id}"):
         await session.execute("tune.start", experiment=Experiment(target=f"login:{port}", vary={"max_running": (4, 8)}))
     stopped = await session.execute("server.stop", target=f"login:{port}")
     assert shown[-1] == (f"scancel {job.id}",)

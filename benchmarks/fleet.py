@@ -172,7 +172,7 @@ def measure(folder: Path, specs: dict[str, HostSpec], seconds: float, patience_s
     folder.mkdir()
     (folder / "specs.json").write_bytes(msgspec.json.encode(specs))
     came = folder / "came"
-    screen = Screen([__file__, "--console", str(folder / "specs.json"), str(came)], folder, (160, 80))
+    screen = Screen([sys.executable, __file__, "--console", str(folder / "specs.json"), str(came)], folder, (160, 80))
     good = list(specs)[len(KINDS) :]
     try:
         while len(readings(came).keys() & set(good)) < len(good):

@@ -331,6 +331,7 @@ async def test_secrets_of_the_environment_are_in_no_script(
         await session.execute("server.stop", target=f"login:{port}")
 
 
+@pytest.mark.timeout(240)  # the shortest limit is a minute, and the queue looks at it now and then
 async def test_a_time_limit_that_is_hit_is_told(session: Session, one_minute: str) -> None:
     listed = await batch.look(session.host("login"), one_minute)
     assert listed is not None

@@ -112,6 +112,15 @@ def test_samples_of_ramp_up_and_drain_do_not_make_a_limit() -> None:
     assert check("CLIENT_LIMIT", Seen(samples=ramp)) is None
 
 
+def test_gauges_that_may_be_older_than_the_level_do_not_make_a_limit() -> None:
+    stale = tuple(sample(100.0 + t / 4, running=1.0, in_flight=12) for t in range(1, 8))
+    assert check("CLIENT_LIMIT", Seen(samples=stale, began=100.0)) is None
+    late = (*stale, *(sample(102.0 + t / 4, running=1.0, in_flight=12) for t in range(8)))
+    found = check("CLIENT_LIMIT", Seen(samples=late, began=100.0))
+    assert found is not None
+    assert found.ok is False
+
+
 def test_prompts_out_of_the_prefix_cache_spoil_ttft() -> None:
     seen = Seen(
         before=page(prefix_hits_total=100, prefix_queries_total=70000),

@@ -33,7 +33,7 @@ def judged(result: LevelResult, plan: Plan, seen: Seen, *, on_host: bool = False
     from tokpit.load.results import Check
     from tokpit.load.serverside import ServerSide
 
-    busy = full(seen.samples, result.concurrency)
+    busy = full(seen.settled, result.concurrency)
     side = ServerSide(
         tokens_before=seen.before.values.get("gen_tokens_total") if seen.before is not None else None,
         tokens_after=seen.after.values.get("gen_tokens_total") if seen.after is not None else None,

@@ -29,6 +29,8 @@ FIRST_S, SAMPLE_S, DENSE = 0.25, 1.0, 16
 """Seconds between two samples when a level begins, and of a long one; how many come at one pace before it is halved."""
 SHORTEST_S = 0.2
 """Real seconds between two samples at least, also where the host's clock runs fast."""
+GAUGES_S = 2.0
+"""On the host's clock: how old an engine's gauges may be (SGLang writes them with the log line of every 40th step)."""
 DRAIN_S = 30.0
 """On the host's clock: how long the server may take to finish what it has before a level begins anyway."""
 _TIMEOUT_S = 5.0
@@ -55,6 +57,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     before: MetricsPage | None = None
     after: MetricsPage | None = None
     samples: tuple[Sample, ...] = ()
+    began: float | None = None
+    """When the level began, on the host's clock."""
     throttled: dict[str, tuple[int, ...]] = {}
     """Slowdown reason to GPU indices."""
     left_before: float = 0.0
@@ -66,6 +70,11 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
             return None
         old, new = self.before.values.get(tag), self.after.values.get(tag)
         return None if old is None or new is None else new - old
+
+    @property
+    def settled(self) -> tuple[Sample, ...]:
+        """The samples whose gauges can be of this level: an engine may write them every few dozen steps only."""
+        return tuple(s for s in self.samples if self.began is None or s.t - self.began >= GAUGES_S)
 
     @property
     def accept_len(self) -> float | None:
@@ -100,6 +109,7 @@ class ServerSide:
         self._samples: list[Sample] = []
         self._throttled: dict[str, set[int]] = {}
         self._before: MetricsPage | None = None
+        self._began: float | None = None
         self._left = 0.0
         self.note = ""
         """Why there are no figures of the server; empty where there are."""
@@ -184,6 +194,7 @@ class ServerSide:
         await self._stop_sampler()
         self._samples, self._throttled = [], {}
         self._before = await self.page()
+        self._began = self._now()
         self._sampler = asyncio.ensure_future(self._sample(in_flight))
 
     async def end(self) -> Seen:
@@ -193,6 +204,7 @@ class ServerSide:
             before=self._before,
             after=await self.page(),
             samples=tuple(self._samples),
+            began=self._began,
             throttled={reason: tuple(sorted(gpus)) for reason, gpus in self._throttled.items()},
             left_before=self._left,
         )

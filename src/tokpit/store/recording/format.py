@@ -105,7 +105,10 @@ _ENCODER = msgspec.json.Encoder()
 def suspicious(raw: bytes) -> bool:
     """Whether a secret may be in it."""
     low = raw.lower()
-    return any(hint in low for hint in _HINTS)
+    for hint in _HINTS:  # noqa: SIM110 - asked of every line of a flood; a generator would double its cost
+        if hint in low:
+            return True
+    return False
 
 
 class Encoder:

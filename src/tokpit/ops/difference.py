@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tokpit.domain.settings import Settings
+from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.domain.text import MASK
 from tokpit.store.masking import masked
 
@@ -45,6 +45,16 @@ def map_differences(before: Mapping[str, str], after: Mapping[str, str]) -> tupl
     names = dict.fromkeys((*before, *after))
     changes = (Change(name, before.get(name), after.get(name)) for name in names)
     return tuple(change for change in changes if change.before != change.after and not _hidden(change))
+
+
+def launch_differences(before: LaunchSpec, after: LaunchSpec) -> tuple[Change, ...]:
+    """What one launch has otherwise than another: settings, then environment."""
+    return (*differences(before.settings, after.settings), *map_differences(before.env, after.env))
+
+
+def in_words(changes: Sequence[Change]) -> str:
+    """Changes in a line, for the title of what makes them."""
+    return ", ".join(change.text for change in changes) or "the same settings"
 
 
 def _hidden(change: Change) -> bool:

@@ -79,12 +79,12 @@ class Examiner:
 
     def _differences(self, made: Plan) -> Sequence[tuple[str, Sequence[str]]]:
         """Against what the form came from, and against a server of this engine that runs there."""
-        from tokpit.ops.difference import differences, map_differences
+        from tokpit.ops.difference import differences, launch_differences
 
         rows: list[tuple[str, Sequence[str]]] = []
         base, view = self.screen.base, self.screen.view
         if base is not None:
-            found = (*differences(base.settings, made.spec.settings), *map_differences(base.env, made.spec.env))
+            found = launch_differences(base, made.spec)
             # What the engine is told besides, and was told then as well, is no change.
             engine_adds = {"spec_topk", "spec_draft_tokens", "hicache"}
             rows.append((f"changed from {self.screen.origin}",

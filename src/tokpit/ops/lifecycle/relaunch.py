@@ -14,7 +14,7 @@ from tokpit.domain.settings import LaunchSpec, Settings
 from tokpit.domain.text import mask_secrets
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import EndedAtOnce, HostError, LaunchError, StartFailed, UsageError
-from tokpit.ops.difference import Change, differences, map_differences
+from tokpit.ops.difference import Change, in_words, launch_differences
 from tokpit.ops.gate import Prepared
 from tokpit.ops.host import environment
 from tokpit.ops.lifecycle import launch, leftovers, managers, methods, ready, stop, turn
@@ -86,7 +86,7 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
         job=await stop.plan(host, info),
         after=after,
         before=before,
-        changes=(*differences(old.settings, after.spec.settings), *map_differences(old.env, after.spec.env)),
+        changes=launch_differences(old, after.spec),
         rollback=args.get("rollback"),
         timeout_s=args.get("timeout_s") or 1800.0,
         clear=args.get("clear"),
@@ -95,9 +95,8 @@ async def prepare(session: Session, args: Mapping[str, Any]) -> Prepared:
     async def work() -> Launched:
         return await run(session, host, plan)
 
-    said = ", ".join(change.text for change in plan.changes) or "the same settings"
     return Prepared(
-        title=f"relaunch {info.label} with {said}",
+        title=f"relaunch {info.label} with {in_words(plan.changes)}",
         host=host.name,
         run=work,
         lines=(

@@ -16,7 +16,7 @@ from tokpit.engines.flagkit.shelltext import started_in
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import HostError, LaunchError
 from tokpit.insight.words import span
-from tokpit.ops.difference import differences, map_differences
+from tokpit.ops.difference import in_words, launch_differences
 from tokpit.ops.gate import Prepared
 from tokpit.ops.host import environment
 from tokpit.ops.lifecycle import batch, launch, relaunch, slurm, turn
@@ -81,10 +81,9 @@ async def prepare(session: Session, info: ServerInfo, job: BatchJob, args: Mappi
     async def work() -> Launched:
         return await turn.run(session, steps)
 
-    found = (*differences(old.settings, changed), *map_differences(old.env, new.env))
-    said = ", ".join(change.text for change in found) or "the same settings"
+    found = launch_differences(old, new)
     return Prepared(
-        title=f"relaunch {info.label}, job {job.id}, with {said}",
+        title=f"relaunch {info.label}, job {job.id}, with {in_words(found)}",
         host=host.name,
         run=work,
         lines=(

@@ -14,7 +14,7 @@ from tokpit.domain.text import mask_secrets
 from tokpit.engines.base import Engine
 from tokpit.engines.registry import engine as engine_of
 from tokpit.errors import LaunchError, UsageError
-from tokpit.ops.difference import differences, map_differences
+from tokpit.ops.difference import in_words, launch_differences
 from tokpit.ops.gate import Prepared
 from tokpit.ops.host import environment
 from tokpit.ops.lifecycle import methods, nodes, relaunch, stop, turn
@@ -81,10 +81,9 @@ async def prepare(session: Session, named: ServerInfo, args: Mapping[str, Any]) 
     async def work() -> Launched:
         return await turn.run(session, steps)
 
-    found = (*differences(old[0].settings, new[0].settings), *map_differences(old[0].env, new[0].env))
-    said = ", ".join(change.text for change in found) or "the same settings"
+    found = launch_differences(old[0], new[0])
     return Prepared(
-        title=f"relaunch {first.label} on {len(ranks)} hosts ({', '.join(named.ranks)}) with {said}",
+        title=f"relaunch {first.label} on {len(ranks)} hosts ({', '.join(named.ranks)}) with {in_words(found)}",
         host=first.host,
         run=work,
         lines=(
@@ -93,7 +92,7 @@ async def prepare(session: Session, named: ServerInfo, args: Mapping[str, Any]) 
             *(f"# {info.host} was: {mask_secrets(quote(info.argv))}" for info in ranks),
             *await nodes.shown_lines(session, after),
         ),
-        warnings=tuple(f"{rank.host}: {said}" for rank in after for said in rank.plan.warnings),
+        warnings=tuple(f"{rank.host}: {warning}" for rank in after for warning in rank.plan.warnings),
         typed_word=str(first.port or first.group),
     )
 

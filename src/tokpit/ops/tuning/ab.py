@@ -14,7 +14,7 @@ from tokpit.domain.text import mask_secrets
 from tokpit.domain.tuning import CurvePoint
 from tokpit.errors import LaunchError, TokpitError, UsageError
 from tokpit.insight.words import within
-from tokpit.ops.difference import differences, map_differences
+from tokpit.ops.difference import launch_differences
 from tokpit.ops.gate import Prepared
 from tokpit.ops.lifecycle import launch
 from tokpit.ops.lifecycle.launch import Plan
@@ -118,9 +118,7 @@ async def _sides(session: Session, args: Mapping[str, Any]) -> Sides:
         settings = msgspec.structs.replace(spec.settings, port=first.port)
         spec = msgspec.structs.replace(spec, host=old.host, settings=settings)
     b = await launch.plan(session, spec, force=bool(args.get("force")), replacing=info)
-    changes_told = [
-        c.text for c in (*differences(old.settings, b.spec.settings), *map_differences(old.env, b.spec.env))
-    ]
+    changes_told = [change.text for change in launch_differences(old, b.spec)]
     if old.engine != b.spec.engine:
         changes_told = [f"engine: {old.engine} -> {b.spec.engine}"]
     if not changes_told:

@@ -194,8 +194,8 @@ class ServerSide:
         await self._stop_sampler()
         self._samples, self._throttled = [], {}
         self._before = await self.page()
-        self._began = self._now()
-        self._sampler = asyncio.ensure_future(self._sample(in_flight))
+        self._began = began = self._now()
+        self._sampler = asyncio.ensure_future(self._sample(in_flight, began))
 
     async def end(self) -> Seen:
         """The level is over: what was seen."""
@@ -215,8 +215,8 @@ class ServerSide:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _sample(self, in_flight: Callable[[], tuple[int, float]]) -> None:
-        begun, pace, asking = self._now(), FIRST_S, 0.0
+    async def _sample(self, in_flight: Callable[[], tuple[int, float]], began: float) -> None:
+        pace, asking = FIRST_S, 0.0
         while True:
             # At most half of the time is spent on asking, however slow the link is.
             await asyncio.sleep(max(SHORTEST_S, pace / self._factor, asking))
@@ -239,7 +239,7 @@ class ServerSide:
             asking = time.monotonic() - asked
             if self._server is not None:
                 record = self._session.store.gpus_of(self._server)
-                if record is not None and record.t >= begun:
+                if record is not None and record.t >= began:
                     self._look_at(record)
 
     def _look_at(self, record: GpuRecord) -> None:

@@ -94,7 +94,7 @@ class LogModel:
         self._all += fresh
         polls = sum(line.poll for line in fresh)
         self.polls += polls
-        shown = fresh if self._whole or self._plain and not polls else [line for line in fresh if self._shows(line)]
+        shown = fresh if self._whole or (self._plain and not polls) else [line for line in fresh if self._shows(line)]
         if self.rows is not self._all:
             self.rows += shown
         if not self.follow:

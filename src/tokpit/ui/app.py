@@ -56,7 +56,7 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
         tour: bool = False,
     ) -> None:
         super().__init__()
-        self._tour = tour
+        self._tour, self._painted = tour, False
         self.own_keys, self._problems = own_keys(keys or {})
         """A person's own keys by binding id."""
         self.session = session
@@ -97,10 +97,14 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
         self.call_after_refresh(self._after_first_paint)
 
     def report(self, problem: str) -> None:
-        """Say this once the first screen is painted."""
-        self._problems.append(problem)
+        """Say this, once the first screen is painted."""
+        if self._painted:
+            tell(self, problem, bad=True)
+        else:
+            self._problems.append(problem)
 
     def _after_first_paint(self) -> None:
+        self._painted = True
         for problem in self._problems:
             tell(self, problem, bad=True)
         self._spawn(self._connect())

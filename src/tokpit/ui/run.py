@@ -59,7 +59,7 @@ async def run_app(
         app.report(problem)
     watch = getattr(session, "watch_alarms", None)
     if watch is not None and preferences.alarms.enabled:
-        watch(preferences.alarms, partial(app.tell_alarm, preferences.alarms))
+        watch(preferences.alarms, partial(app.tell_alarm, preferences.alarms), app.report)
     # Threads that write recordings and judge findings give way to the screen after a millisecond instead of five.
     sys.setswitchinterval(0.001)
     app.loaded = _settle

@@ -96,12 +96,12 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
         self.push_screen(Cockpit(self.view, chart_engine=self._chart_engine))
         self.call_after_refresh(self._after_first_paint)
 
-    def report(self, problem: str) -> None:
+    def report(self, problem: str, *, hint: str = "") -> None:
         """Say this, once the first screen is painted."""
         if self._painted:
-            tell(self, problem, bad=True)
+            tell(self, problem, hint=hint, bad=True)
         else:
-            self._problems.append(problem)
+            self._problems.append(f"{problem}\n{hint}" if hint else problem)
 
     def _after_first_paint(self) -> None:
         self._painted = True

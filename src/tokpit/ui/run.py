@@ -15,6 +15,7 @@ from typing import Any
 
 from tokpit.config.settings import Preferences, load_preferences
 from tokpit.errors import ConfigError, StoreError
+from tokpit.ops.records.left import news
 from tokpit.ui.app import TokpitApp
 from tokpit.ui.app_actions import new_here
 from tokpit.ui.escape import part_escapes
@@ -64,6 +65,11 @@ async def run_app(
     part_escapes(app.own_keys)
     if problem:
         app.report(problem)
+    mine: Path | None = getattr(session, "ring", None)
+    if mine is not None and (left := await asyncio.to_thread(news, mine.parent)):
+        app.report(
+            "tokpit was ended here without leaving; its last minutes are kept", hint=f"tokpit record save {left}"
+        )
     watch = getattr(session, "watch_alarms", None)
     if watch is not None and preferences.alarms.enabled:
         watch(preferences.alarms, partial(app.tell_alarm, preferences.alarms), app.report)

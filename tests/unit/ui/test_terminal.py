@@ -157,6 +157,7 @@ def test_after_kill_9_it_starts_again_and_what_was_recorded_is_there(
     again = Terminal(terminal.folder)
     again.open("local", size=(120, 40))
     try:
+        again.shows("ended here without leaving", "tokpit record save")
         choose(again, "Flood-1B")
         again.shows("following", "Decode batch")
         assert sorted(lives for _, lives, _ in rings(kept)) == [False, True]

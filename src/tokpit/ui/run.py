@@ -37,6 +37,9 @@ async def run_app(
 
     What is asked for here goes before the preferences; preferences that cannot be read are said and left out.
     """
+    for name in ("COLUMNS", "LINES"):
+        # Exported by a shell, they would hold against the terminal itself, at the start and at every later size.
+        os.environ.pop(name, None)
     problem = ""
     preferences = Preferences()
     try:

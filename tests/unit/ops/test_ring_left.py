@@ -16,11 +16,8 @@ def ring(folder: Path, name: str, *, left: bool) -> Path:
     """Of a process that has ended: in order, or killed."""
     made = Ring(folder / name)
     made.begin(1_796_000_000.0, HEAD, [])
-    if left:
-        made.close(1_796_000_001.0)
-    else:
-        assert made._stream is not None
-        made._stream.flush()
+    made.close(1_796_000_001.0)
+    if not left:
         part = next(made.folder.iterdir())
         part.write_bytes(part.read_bytes()[:-4])
     return made.folder

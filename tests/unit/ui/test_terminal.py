@@ -199,3 +199,10 @@ def test_a_terminal_that_is_closed_ends_it(terminal: Terminal) -> None:
     terminal.close()
     while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
         time.sleep(0.05)
+
+
+def test_it_is_as_large_as_its_terminal_whatever_a_shell_exports(terminal: Terminal) -> None:
+    terminal.open(*REPLAY, size=(110, 35), env={"COLUMNS": "80", "LINES": "24"})
+    terminal.until(lambda shown: "q quit" in "".join(shown.splitlines()[-1:]) and len(shown.splitlines()) == 35)
+    terminal.resize(100, 30)
+    terminal.until(lambda shown: "q quit" in "".join(shown.splitlines()[-1:]) and len(shown.splitlines()) == 30)

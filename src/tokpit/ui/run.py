@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
-import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,11 +16,8 @@ from tokpit.errors import ConfigError, StoreError
 from tokpit.ops.records.left import news
 from tokpit.ui.app import TokpitApp
 from tokpit.ui.app_actions import new_here
+from tokpit.ui.ending import leaving
 from tokpit.ui.escape import part_escapes
-
-ENDING = (signal.SIGTERM, signal.SIGHUP)
-AT_MOST_S = 10.0
-"""For the screen to go; what the session still has to put in order takes as long as it takes."""
 
 
 async def run_app(
@@ -79,31 +74,8 @@ async def run_app(
     # Threads that write recordings and judge findings give way to the screen after a millisecond instead of five.
     sys.setswitchinterval(0.001)
     app.loaded = _settle
-    with _ending(app):
+    with leaving(app):
         await app.run_async()
-
-
-@contextlib.contextmanager
-def _ending(app: TokpitApp) -> Iterator[None]:
-    """Told to end (`kill`, a terminal that was closed), it leaves as by its key: the terminal as it was, the session
-    closed in order by the caller. A terminal that is gone may hold that up; then the process ends without it.
-    """
-    loop = asyncio.get_running_loop()
-    limits: list[asyncio.TimerHandle] = []
-
-    def leave(number: int) -> None:
-        app.exit()
-        limits.append(loop.call_later(AT_MOST_S, os._exit, 128 + number))
-
-    for number in ENDING:
-        loop.add_signal_handler(number, leave, number)
-    try:
-        yield
-    finally:
-        for number in ENDING:
-            loop.remove_signal_handler(number)
-        for limit in limits:
-            limit.cancel()
 
 
 def _settle() -> None:

@@ -12,8 +12,8 @@ from tokpit.store.live import HostState, ServerState
 from tokpit.ui import figures
 from tokpit.ui.fleet_rows import SORTS, Heading, HostRow, arrange, hosts_of
 from tokpit.ui.text import Row, Span, crop, fit, safe
-from tokpit.ui.view import View, engine_title, model_name, phase_of, simulated_label
-from tokpit.ui.widgets.header import LINKS, PHASES, link_trouble
+from tokpit.ui.view import View, engine_title, model_name, simulated_label
+from tokpit.ui.widgets.header import LINKS, link_trouble, phase_sign
 from tokpit.ui.widgets.scrolled import ScrolledPanel
 from tokpit.ui.widgets.tree import short_gpu
 
@@ -224,7 +224,7 @@ class FleetPanel(ScrolledPanel):
         return spans
 
     def _server(self, server: ServerState) -> list[Span]:
-        glyph, style = PHASES.get(phase_of(self.view, server), ("?", "dim"))
+        glyph, style = phase_sign(self.view, server)
         port = f":{server.info.port}" if server.info.port else f"pid {server.info.pid}"
         model = safe(server.info.served_name) if server.info.served_name else model_name(server.info.model)
         spans: list[Span] = [

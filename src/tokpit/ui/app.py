@@ -36,7 +36,7 @@ class TokpitApp(AppActions, App[None]):
     CSS = """
     Screen { background: $background; color: $foreground; }
     Toast { background: $panel; }
-    Input > .input--placeholder { color: $text-disabled; }
+    Input > .input--placeholder { color: $text-muted; text-style: italic; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+t", "next_theme", "theme", show=False),
@@ -70,7 +70,7 @@ class TokpitApp(AppActions, App[None]):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watched: set[str] = set()
         self._host_chosen = False
-        themes, problems = all_themes(theme_folders)
+        themes, problems = all_themes(theme_folders, sixteen=self.console.color_system == "standard")
         self._problems += problems
         for found in themes:
             self.register_theme(found)

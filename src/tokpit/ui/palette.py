@@ -30,7 +30,7 @@ class Palette:
             "fg": self._style(foreground),
             "bold": self._style(foreground, bold=True),
             "dim": self._style(dim),
-            "faint": self._style(foreground.blend(self.background, 0.66)),
+            "faint": self._style(foreground.blend(self.background, 0.5)),
             "title": self._style(primary, bold=True),
             "border": self._style(border),
             "focus": self._style(primary),

@@ -53,7 +53,9 @@ class TokpitApp(AppActions, App[None]):
         chart_engine: str = "auto",
         keys: Mapping[str, str] | None = None,
         tour: bool = False,
+        sixteen: bool | None = None,
     ) -> None:
+        """`sixteen`: colours for a terminal that has no more than that many; None: as the terminal is."""
         super().__init__()
         self._tour = tour
         self.own_keys, self._problems = own_keys(keys or {})
@@ -70,7 +72,8 @@ class TokpitApp(AppActions, App[None]):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watched: set[str] = set()
         self._host_chosen = False
-        themes, problems = all_themes(theme_folders, sixteen=self.console.color_system == "standard")
+        sixteen = self.console.color_system == "standard" if sixteen is None else sixteen
+        themes, problems = all_themes(theme_folders, sixteen=sixteen)
         self._problems += problems
         for found in themes:
             self.register_theme(found)

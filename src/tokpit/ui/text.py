@@ -14,9 +14,11 @@ from textual.content import Content
 from textual.strip import Strip
 
 from tokpit.domain.text import sanitize
-from tokpit.ui.palette import Palette
+from tokpit.ui.palette import ON_CURSOR, Palette
 
 _JOINERS = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F))
+PICKED = "◆"
+"""Marks what is picked, on every screen."""
 Span = tuple[str, str]
 Row = Sequence[Span]
 
@@ -136,6 +138,12 @@ def wrap_row(row: Row, width: int) -> list[list[Span]]:
                 lines[-1].append((space + pieces[0], style))
             lines += [[(piece, style)] for piece in pieces[1:]]
     return lines
+
+
+def under_cursor(row: Row, width: int) -> list[Span]:
+    """The whole row on the cursor's ground, so that the eye finds its end; words keep their colour."""
+    marked = [(text, style if style == "cursor" else f"{style}{ON_CURSOR}") for text, style in row]
+    return [*marked, (" " * max(0, width - row_width(row)), "cursor")]
 
 
 def to_strip(row: Row, width: int, palette: Palette) -> Strip:

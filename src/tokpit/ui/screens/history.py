@@ -15,8 +15,7 @@ from tokpit.errors import TokpitError
 from tokpit.ui import figures
 from tokpit.ui.actions import bindings_for
 from tokpit.ui.screens.base import PumpedScreen, open_history, tell
-from tokpit.ui.screens.pickruns import PICKED
-from tokpit.ui.text import Row, Span, content, crop, fit, safe
+from tokpit.ui.text import PICKED, Row, Span, content, crop, fit, safe
 from tokpit.ui.view import View, model_name
 from tokpit.ui.widgets.compare import ComparePanel
 from tokpit.ui.widgets.footer import Footer

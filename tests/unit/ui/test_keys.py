@@ -4,6 +4,8 @@ import runpy
 from pathlib import Path
 
 import pytest
+from textual import events
+from textual.pilot import Pilot
 
 from console_feed import Recorder, fill
 from console_screen import console, rows, shows, text, until
@@ -11,6 +13,7 @@ from tokpit.ui.actions import SCREENS, actions_for, binding_id
 from tokpit.ui.keymap import own_keys
 from tokpit.ui.run import run_app
 from tokpit.ui.screens.cockpit import Cockpit
+from tokpit.ui.widgets.log_view import LogView
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -116,3 +119,29 @@ async def test_back_on_the_cockpit_the_own_key_still_works() -> None:
         await until(pilot, lambda: isinstance(pilot.app.screen, Cockpit))
         await pilot.press("f6")
         await shows(pilot, "no run is stored yet")
+
+
+def _type(pilot: Pilot[None], *keys: str) -> None:
+    """As a terminal hands over what was typed ahead: all at once."""
+    for key in keys:
+        typed = len(key) == 1 or key.startswith("alt+")
+        character = key[-1] if typed else {"slash": "/", "question_mark": "?"}.get(key)
+        pilot.app.post_message(events.Key(key, character))
+
+
+async def test_letters_typed_ahead_go_where_the_key_before_them_leads() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session) as pilot:
+        _type(pilot, "slash", *"xRet", "enter", "n", "question_mark")
+        await shows(pilot, "keys of the cockpit")
+        cockpit = pilot.app.screen_stack[1]
+        assert cockpit.query_one(LogView).model.pattern is not None
+        assert session.calls == [], "a letter of what was searched for pressed a key"
+        _type(pilot, "escape", "s", "ctrl+u", *"2,3", "tab", *"64", "tab", *"9")
+        await shows(pilot, "2,3 ", "64 ", " 9 ", "not started")
+        _type(pilot, "alt+l", *"m7")
+        await shows(pilot, "Launch on", "m7 ")
+        pilot.app.post_message(events.Paste("/8"))
+        _type(pilot, "tab", *"3")
+        await shows(pilot, "m7/8 ")

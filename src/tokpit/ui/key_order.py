@@ -4,9 +4,6 @@ Textual hands each key to the widget that has the focus then, and lets the key c
 messages after the other, up to the application, where its binding acts. What is typed meanwhile goes to the same
 widget: of a quick `/retract` the letters `r`, `e` and `t` would refresh, export and open the tuning before `/` has
 opened the line for them, and letters behind a `tab` would land in the field before.
-
-A letter that comes in one piece with the escape before it (typed quickly, or over a slow link) is what a terminal sends
-for alt and the letter; where nothing has that key, it is taken for the two keys that it was.
 """
 
 from __future__ import annotations
@@ -45,18 +42,10 @@ class KeysInOrder(_Base):
         """A key or a paste waits until what was typed before it has acted."""
         if not isinstance(event, (events.Key, events.Paste)) or event.is_forwarded:
             await super().on_event(event)
-        elif isinstance(event, events.Key) and (letter := self._behind_escape(event)):
-            for key, character in (("escape", "\x1b"), (letter, letter)):
-                await self.on_event(events.Key(key, character))
         elif self._acting is not None:
             self._ahead.append(event)
         else:
             await self._give(event)
-
-    def _behind_escape(self, event: events.Key) -> str:
-        """The letter that was typed right behind an escape; empty where the key is something else."""
-        alone = event.key.startswith("alt+") and event.character is not None and event.character.isalnum()
-        return event.character or "" if alone and event.key not in self.active_bindings else ""
 
     async def _give(self, event: events.Key | events.Paste) -> None:
         """To the widget with the focus. Text for a field needs no wait: nothing can come of it but text there."""

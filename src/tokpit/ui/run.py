@@ -14,6 +14,7 @@ from tokpit.config.settings import Preferences, load_preferences
 from tokpit.errors import ConfigError, StoreError
 from tokpit.ui.app import TokpitApp
 from tokpit.ui.app_actions import new_here
+from tokpit.ui.escape import part_escapes
 
 
 async def run_app(
@@ -53,6 +54,7 @@ async def run_app(
         keys=preferences.keys,
         tour=new_here(),
     )
+    part_escapes(app.own_keys)
     if problem:
         app.report(problem)
     watch = getattr(session, "watch_alarms", None)

@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 from console_feed import Recorder, fill
 from console_screen import console, rows, shows, text, until
 from tokpit.ui.actions import SCREENS, actions_for, binding_id
+from tokpit.ui.escape import TwoKeys
 from tokpit.ui.keymap import own_keys
 from tokpit.ui.run import run_app
 from tokpit.ui.screens.cockpit import Cockpit
@@ -124,8 +125,7 @@ async def test_back_on_the_cockpit_the_own_key_still_works() -> None:
 def _type(pilot: Pilot[None], *keys: str) -> None:
     """As a terminal hands over what was typed ahead: all at once."""
     for key in keys:
-        typed = len(key) == 1 or key.startswith("alt+")
-        character = key[-1] if typed else {"slash": "/", "question_mark": "?"}.get(key)
+        character = key if len(key) == 1 else {"slash": "/", "question_mark": "?"}.get(key)
         pilot.app.post_message(events.Key(key, character))
 
 
@@ -140,8 +140,30 @@ async def test_letters_typed_ahead_go_where_the_key_before_them_leads() -> None:
         assert session.calls == [], "a letter of what was searched for pressed a key"
         _type(pilot, "escape", "s", "ctrl+u", *"2,3", "tab", *"64", "tab", *"9")
         await shows(pilot, "2,3 ", "64 ", " 9 ", "not started")
-        _type(pilot, "alt+l", *"m7")
+        _type(pilot, "escape", "l", *"m7")
         await shows(pilot, "Launch on", "m7 ")
         pilot.app.post_message(events.Paste("/8"))
         _type(pilot, "tab", *"3")
         await shows(pilot, "m7/8 ")
+
+
+@pytest.mark.parametrize(
+    ("sent", "keys"),
+    [
+        ("\x1b1", ["escape", "1"]),
+        ("\x1bl", ["escape", "l"]),
+        ("\x1bR", ["escape", "R"]),
+        ("\x1b/", ["escape", "slash"]),
+        ("\x1b\r", ["escape", "enter"]),
+        ("\x1b", ["escape"]),
+        ("\x1b\t", ["shift+tab"]),
+        ("\x1b[A\x1bOB", ["up", "down"]),
+        ("\x1b[1;3A", ["alt+up"]),
+    ],
+)
+def test_an_escape_and_a_key_in_one_piece_are_two_keys(sent: str, keys: list[str]) -> None:
+    parser = TwoKeys()
+    found = [*parser.feed(sent)]
+    while parser._timeout_time is not None:
+        found += parser.tick()
+    assert [event.key for event in found if isinstance(event, events.Key)] == keys

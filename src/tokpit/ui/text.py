@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
 from textual.content import Content
 from textual.strip import Strip
@@ -99,9 +99,10 @@ def wrap(text: str, width: int, *, indent: str = "") -> list[str]:
         if current:
             lines.append(current)
         current = indent + word if lines else word
-        while width_of(current) > width:
-            lines.append(set_cell_size(current, width))
-            current = indent + current[width:]
+        if width_of(current) > width:
+            *whole, current = chop_cells(word, max(1, width - width_of(indent)))
+            lines += [indent + part if lines or n else part for n, part in enumerate(whole)]
+            current = indent + current
     return [*lines, current] if current or not lines else lines
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +27,7 @@ from tokpit.errors import UsageError
 def test_what_is_missing_is_named(off: set[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = pty.openpty()
     monkeypatch.setenv("TERM", "dumb" if "TERM" in off else "xterm")
-    with os.fdopen(theirs, "w") as terminal, open(os.devnull) as nothing:
+    with os.fdopen(theirs, "w") as terminal, Path(os.devnull).open() as nothing:
         for name in ("stdin", "stdout", "stderr"):
             monkeypatch.setattr(sys, name, nothing if name in off else terminal)
         if said:

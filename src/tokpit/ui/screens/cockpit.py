@@ -267,6 +267,20 @@ class Cockpit(TimedScreen):
         moves = {"home": log.action_top, "end": log.action_follow}
         moves[key]() if key in moves else log.action_page(-1 if key == "pageup" else 1)
 
+    def action_whole_line(self) -> None:
+        """The marked record of the log with all that is in it."""
+        from tokpit.ui.screens.line import LineScreen
+
+        record = self.query_one(LogView).chosen_record()
+        if record:
+            self.app.push_screen(LineScreen(record))
+        else:
+            tell(self.console, "there is no line in the log")
+
+    def on_log_view_opened(self) -> None:
+        """A second click is like enter."""
+        self.action_whole_line()
+
     def action_export(self) -> None:
         """Log, figures and screen, into files."""
         from tokpit.ui.exporting import export_cockpit

@@ -25,6 +25,9 @@ _COLUMNS = {
              "queue": 6},
     0: {"host": 12, "link": 8, "GPUs": 10, "util": 5, "mem": 5, "tok/s": 8, "run": 4, "queue": 6},
 }  # fmt: skip
+ORDERS = {"host": "as listed", "link": "link", "util": "GPU use", "tok/s": "tok/s", "queue": "queue"}
+"""What a click on a column's name orders by."""
+LONGEST_FILTER = 200
 _LEFT = frozenset({"host", "link", "GPUs"})
 
 
@@ -303,8 +306,29 @@ class FleetPanel(ScrolledPanel):
         self.top = max(0, min(max(self.top, at - room + 1), at if at not in (1,) else 0))
         self.redraw()
 
+    def on_paste(self, event: events.Paste) -> None:
+        """Into the filter, while one is typed."""
+        if self.typing:
+            event.stop()
+            self.wanted += safe(event.text)[:LONGEST_FILTER]
+            self.cursor = self.top = 0
+            self._host = ""
+            self.redraw()
+
+    def _column_at(self, x: int) -> str | None:
+        start = 0
+        for name, cells in columns_for(self.inner_size().width).items():
+            if start <= x < start + cells:
+                return name
+            start += cells + 1
+        return None
+
     def on_click(self, event: events.Click) -> None:
-        """The row clicked; a second click opens it."""
+        """The row clicked; a second click opens it. A column's name orders by it."""
+        if event.y == 1 and (name := self._column_at(event.x - (self.size.width - self.inner_size().width) // 2)):
+            self.sort = ORDERS.get(name, self.sort)
+            self.redraw()
+            return
         lines, at = self.lines(), self.top + event.y - 2
         if 0 <= at < len(lines) and isinstance(lines[at], HostRow):
             index = sum(isinstance(line, HostRow) for line in lines[:at])

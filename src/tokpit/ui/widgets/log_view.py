@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.message import Message
 
 from tokpit.store.live import LiveStore
 from tokpit.ui.text import Row, Span, crop, safe
@@ -29,6 +30,9 @@ NARROW = 64
 
 class LogView(Panel, can_focus=True):
     """Rows of the selected server's log."""
+
+    class Opened(Message):
+        """The marked row was clicked."""
 
     ages = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -180,11 +184,40 @@ class LogView(Panel, can_focus=True):
 
     def chosen_text(self) -> str:
         """The marked row, or all rows in view."""
+        if self.marked is not None:
+            return self.model.rows[self.marked].text
+        return "\n".join(line.text for line in self.model.window(self.height)[1])
+
+    @property
+    def marked(self) -> int | None:
+        """The marked row, where it is in view."""
         top, shown = self.model.window(self.height)
         hit = self.model.hit
-        if hit is not None and top <= hit < top + len(shown):
-            return self.model.rows[hit].text
-        return "\n".join(line.text for line in shown)
+        return hit if hit is not None and top <= hit < top + len(shown) else None
+
+    def chosen_record(self) -> list[LogLine]:
+        """All rows of the record of the marked row, else of the last row in view; none of an empty log."""
+        top, shown = self.model.window(self.height)
+        first = last = self.marked if self.marked is not None else top + len(shown) - 1
+        rows = self.model.rows
+        while first > 0 and rows[first].continues:
+            first -= 1
+        while last + 1 < len(rows) and rows[last + 1].continues:
+            last += 1
+        return rows[first : last + 1]
+
+    def on_click(self, event: events.Click) -> None:
+        """Mark the row and hold the log still at it; a second click shows all of it."""
+        top, shown = self.model.window(self.height)
+        row = event.y - 1
+        if not 0 <= row < len(shown):
+            return
+        again = self.model.hit == top + row
+        self.model.pause(self.height)
+        self.model.hit = top + row
+        self.redraw()
+        if again:
+            self.post_message(self.Opened())
 
     def next_level(self) -> None:
         """All but polls, everything, warnings and errors, errors."""
@@ -197,6 +230,8 @@ class LogView(Panel, can_focus=True):
         self.note = self.model.search(text)
         if text:
             self.find(-1)
+        else:
+            self.left = 0
         self.redraw()
 
     def filter(self, text: str) -> None:
@@ -215,7 +250,15 @@ class LogView(Panel, can_focus=True):
             self.note = f"{what} in memory{on}" if on else f"{what} in the log"
         else:
             self.note = "" if not model.around else "on from the begin" if step > 0 else f"on from the end{on}"
+            self._into_view()
         self.redraw()
+
+    def _into_view(self) -> None:
+        """Move sideways only where the match would be out of sight."""
+        model, width = self.model, max(1, self.inner_size().width)
+        found = model.pattern.search(model.rows[model.hit].text) if model.pattern and model.hit is not None else None
+        if found is not None and not self.left <= found.start() < self.left + width - 1:
+            self.left = 0 if found.start() < width - 1 else min(MAX_CELLS, found.start() - width // 3)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Three lines."""

@@ -426,6 +426,9 @@ async def _(d: Drive) -> None:
 
 @effect("whole_line", "cockpit")
 async def _(d: Drive) -> None:
+    d.log.search("")
+    d.log.action_follow()
+    await d.shows("following", "words 59")
     await d.opens(LineScreen)
     await d.shows("line 1061", "words 59")
     await d.pilot.press("y")

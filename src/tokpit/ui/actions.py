@@ -201,8 +201,11 @@ def written(key: str) -> str:
     signs = {
         "slash": "/", "minus": "-", "plus": "+", "question_mark": "?", "escape": "esc", "comma": ",", "colon": ":",
         "full_stop": ".", "semicolon": ";", "ampersand": "&", "less_than_sign": "<", "greater_than_sign": ">",
-        "left_square_bracket": "[", "right_square_bracket": "]", "left_curly_bracket": "{",
-        "right_curly_bracket": "}",
+        "exclamation_mark": "!", "quotation_mark": '"', "number_sign": "#", "dollar_sign": "$", "percent_sign": "%",
+        "apostrophe": "'", "left_parenthesis": "(", "right_parenthesis": ")", "asterisk": "*", "equals_sign": "=",
+        "at": "@", "backslash": "\\", "circumflex_accent": "^", "underscore": "_", "grave_accent": "`",
+        "vertical_line": "|", "tilde": "~", "left_square_bracket": "[", "right_square_bracket": "]",
+        "left_curly_bracket": "{", "right_curly_bracket": "}",
     }  # fmt: skip
     return signs.get(key, key.upper() if key[:1] == "f" and key[1:].isdigit() else key)
 

@@ -34,7 +34,7 @@ async def run_app(
     try:
         preferences = await asyncio.to_thread(load_preferences)
     except ConfigError as error:
-        problem = error.message
+        problem = f"{error.message} {error.hint}".strip() + " The preferences are left out."
     if preferences.read_only:
         session.read_only = True
     folders = [*theme_folders, *([Path(preferences.theme_dir).expanduser()] if preferences.theme_dir else [])]

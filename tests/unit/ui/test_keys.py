@@ -40,7 +40,13 @@ def test_an_entry_names_an_action_one_screens_action_or_a_command() -> None:
         ("history", "ctrl+", "is no key"),
         ("history", "hyper+x", "is no key"),
         ("stop_server", "s", "on the cockpit 's' is the key of 'sweep'"),
-        ("start_launch", "g", "could not be typed"),
+        ("start_launch", "b", "could not be typed"),
+        ("cockpit.level", "up", "moves in the log"),
+        ("follow", "G", "moves in the log"),
+        ("sweep", "ctrl+q", "leaves tokpit"),
+        ("sweep", "ctrl+i", "terminals send 'ctrl+i' as 'tab'"),
+        ("cockpit.sweep", "escape", "closes what is open"),
+        ("sweep", "", "is no key"),
     ],
 )
 def test_an_entry_that_cannot_be_followed_is_a_sentence_and_the_usual_key_stays(
@@ -49,6 +55,42 @@ def test_an_entry_that_cannot_be_followed_is_a_sentence_and_the_usual_key_stays(
     keys, problems = own_keys({entry: key})
     assert keys == {}
     assert said in " ".join(problems)
+
+
+def test_a_sign_is_written_as_it_is_on_the_keyboard_and_shown_so() -> None:
+    keys, problems = own_keys(
+        {"stop_server": "!", "cockpit.diagnose": "F5", "cockpit.check": "Ctrl+X", "pick_all": "*"}
+    )
+    assert problems == []
+    assert (keys["cockpit.stop_server"], keys["cockpit.diagnose"]) == ("exclamation_mark", "f5")
+    assert keys["cockpit.check"] == "ctrl+x"
+    shown = {action.name: action.key_text for action in actions_for("cockpit", keys)}
+    assert (shown["stop_server"], shown["diagnose"], shown["check"]) == ("!", "F5", "^x")
+    for sign in map(chr, range(33, 127)):
+        if sign not in "jkgG":
+            keys, problems = own_keys({"cockpit.save_profile": sign})
+            assert not problems or "is the key of" in problems[0], problems
+            if keys:
+                assert {a.key_text for a in actions_for("cockpit", keys) if a.name == "save_profile"} == {sign}
+
+
+async def test_a_click_in_the_footer_and_the_palette_press_a_sign_as_well() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (200, 60), keys={"cockpit.stop_server": "!"}) as pilot:
+        await pilot.click(offset=(rows(pilot)[-1].index("! stop"), 59))
+        await until(pilot, lambda: [name for name, _ in session.calls] == ["server.stop"])
+        commands = {c.title: c for c in pilot.app.get_system_commands(pilot.app.screen)}
+        commands["stop server  (!)"].callback()
+        await until(pilot, lambda: [name for name, _ in session.calls] == ["server.stop"] * 2)
+
+
+def test_of_two_actions_with_one_key_on_a_screen_one_keeps_its_own() -> None:
+    keys, problems = own_keys({"cockpit.launch": "f1", "cockpit.sweep": "f1", "fleet.pick": "f1"})
+    assert len(problems) == 1
+    assert "'f1' is the key of" in problems[0]
+    assert sorted(keys)[-1] == "fleet.pick"
+    assert len(keys) == 2
 
 
 def test_two_actions_may_change_places() -> None:

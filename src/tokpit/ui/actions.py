@@ -189,6 +189,17 @@ def actions_for(screen: str, keys: Mapping[str, str] | None = None) -> list[Acti
     return [a if key is None else replace(a, key=key, shown=written(key)) for a, key in own]
 
 
+def key_of(app: object, where: str) -> str:
+    """The key that does an action, as a person wrote it or as it is: `cockpit.launch`. Texts name keys by this."""
+    screen, _, name = where.partition(".")
+    return next(a.key_text for a in actions_for(screen, getattr(app, "own_keys", None)) if a.name == name)
+
+
+def keycap(app: object, where: str) -> tuple[str, str]:
+    """`key_of` as a span of a row."""
+    return key_of(app, where), "key"
+
+
 def binding_id(screen: str, action: Action) -> str:
     """The id by which an action's key on a screen can be changed."""
     return f"{screen}.{action.name}"

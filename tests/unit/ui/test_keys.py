@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from console_feed import Recorder, fill
 from console_screen import console, rows, shows, text, until
-from tokpit.ui.actions import SCREENS, actions_for, binding_id
+from tokpit.ui.actions import SCREENS, actions_for, binding_id, key_of
 from tokpit.ui.escape import TwoKeys
 from tokpit.ui.keymap import own_keys
 from tokpit.ui.run import run_app
@@ -209,3 +209,16 @@ def test_an_escape_and_a_key_in_one_piece_are_two_keys(sent: str, keys: list[str
     while parser._timeout_time is not None:
         found += parser.tick()
     assert [event.key for event in found if isinstance(event, events.Key)] == keys
+
+
+async def test_texts_name_a_persons_own_keys() -> None:
+    keys = {"cockpit.launch": "f2", "cockpit.pause": "f3", "earlier": "f4", "quit": "Q"}  # fmt: skip
+    session = Recorder()
+    async with console(session, (110, 30), keys=keys) as pilot:
+        fill(session.store)
+        await shows(pilot, "F2 launch")
+        await pilot.press("f3")
+        await shows(pilot, "HELD", "F4 ]", "F3 go on")
+        await pilot.press("f3", "T")
+        await shows(pilot, "F3     hold everything still; F4 ] read", "Q      leave")
+        assert key_of(pilot.app, "history.pick") == "space"

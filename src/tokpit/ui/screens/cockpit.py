@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
 from tokpit.transport.base import quote
-from tokpit.ui.actions import bindings_for
+from tokpit.ui.actions import bindings_for, keycap
 from tokpit.ui.charts.panel import LIVE_CHARTS, ChartPanel
 from tokpit.ui.screens.base import copy, tell
 from tokpit.ui.screens.timekeys import TimedScreen
@@ -67,7 +67,13 @@ class Empty(Panel):
         return [
             [("no server found on ", "fg"), (host, "bold")],
             [],
-            [("press ", "dim"), ("l", "key"), (" to launch one, ", "dim"), ("r", "key"), (" to look again", "dim")],
+            [
+                ("press ", "dim"),
+                keycap(self.app, "cockpit.launch"),
+                (" to launch one, ", "dim"),
+                keycap(self.app, "cockpit.refresh_host"),
+                (" to look again", "dim"),
+            ],
         ]
 
 

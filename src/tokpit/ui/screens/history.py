@@ -13,7 +13,7 @@ from textual.widgets import DataTable, Static
 from tokpit.domain.run import Level, Run
 from tokpit.errors import TokpitError
 from tokpit.ui import figures
-from tokpit.ui.actions import bindings_for
+from tokpit.ui.actions import bindings_for, key_of
 from tokpit.ui.screens.base import PumpedScreen, open_history, tell
 from tokpit.ui.screens.pickruns import PICKED
 from tokpit.ui.text import Row, Span, content, crop, fit, safe
@@ -113,7 +113,10 @@ class HistoryScreen(PumpedScreen):
     def compose(self) -> ComposeResult:
         """Table, detail, chart."""
         yield Static(content("Runs"), classes="heading", id="title")
-        yield Static(content("no run is stored yet: press s on a server to sweep it"), id="none")
+        yield Static(
+            content(f"no run is stored yet: press {key_of(self.app, 'cockpit.sweep')} on a server to sweep it"),
+            id="none",
+        )
         yield DataTable(cursor_type="row", zebra_stripes=False)
         yield RunPanel()
         yield ComparePanel()
@@ -248,7 +251,7 @@ class HistoryScreen(PumpedScreen):
         for one in {*before, *self.picked}:
             table.update_cell(one, "pick", Text(PICKED if one in self.picked else " "))
         if len(self.picked) == 1:
-            tell(self.console, "one run is picked: space on another compares them")
+            tell(self.console, f"one run is picked: {key_of(self.app, 'history.pick')} on another compares them")
         self._show(self.runs[run_id])
 
     def action_plan(self) -> None:

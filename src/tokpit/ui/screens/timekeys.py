@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.message import Message
 
+from tokpit.ui.actions import key_of
 from tokpit.ui.screens.base import PumpedScreen, tell
 from tokpit.ui.widgets.timebar import TimeBar
 
@@ -51,7 +52,11 @@ class TimedScreen(PumpedScreen):
             return
         held = self.view.clock.held
         if held is None and steps > 0:
-            tell(self.console, "this is now", hint="space holds it, [ goes back")
+            tell(
+                self.console,
+                "this is now",
+                hint=f"{key_of(self.app, 'cockpit.pause')} holds it, {key_of(self.app, 'cockpit.earlier')} goes back",
+            )
             return
         self._hold((self.view.clock.wall() if held is None else held) + step)
 

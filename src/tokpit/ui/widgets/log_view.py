@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from tokpit.store.live import LiveStore
+from tokpit.ui.actions import key_of, keycap
 from tokpit.ui.text import Row, Span, crop, safe
 from tokpit.ui.view import View
 from tokpit.ui.widgets.log_model import LEVELS, LogLine, LogModel
@@ -108,10 +109,28 @@ class LogView(Panel, can_focus=True):
             return []
         if server.log.seen:
             if self.model.kept is not None:
-                return [[("the filter leaves no line; ", "dim"), ("&", "key"), (" changes it", "dim")]]
+                return [
+                    [
+                        ("the filter leaves no line; ", "dim"),
+                        keycap(self.app, "cockpit.filter"),
+                        (" changes it", "dim"),
+                    ]
+                ]
             if self.model.level == "quiet":
-                return [[("nothing but polls so far; ", "dim"), ("v", "key"), (" shows them", "dim")]]
-            return [[("no line of this level; ", "dim"), ("v", "key"), (" goes on to the next", "dim")]]
+                return [
+                    [
+                        ("nothing but polls so far; ", "dim"),
+                        keycap(self.app, "cockpit.level"),
+                        (" shows them", "dim"),
+                    ]
+                ]
+            return [
+                [
+                    ("no line of this level; ", "dim"),
+                    keycap(self.app, "cockpit.level"),
+                    (" goes on to the next", "dim"),
+                ]
+            ]
         if note := server.facts.get("log_note"):
             return [[(safe(note), "dim")]]
         if server.info.log_path is None:
@@ -244,7 +263,7 @@ class LogView(Panel, can_focus=True):
         """Next or previous match; without a search the next or previous error."""
         self._feed()
         found, model = self.model.find(step, self.height), self.model
-        on = "; o reads the file" if self.older.possible and model.more_above else ""
+        on = f"; {key_of(self.app, 'cockpit.older')} reads the file" if self.older.possible and model.more_above else ""
         if not found:
             what = "no error" if model.pattern is None else "no match"
             self.note = f"{what} in memory{on}" if on else f"{what} in the log"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
@@ -222,3 +223,14 @@ async def test_texts_name_a_persons_own_keys() -> None:
         await pilot.press("f3", "T")
         await shows(pilot, "F3     hold everything still; F4 ] read", "Q      leave")
         assert key_of(pilot.app, "history.pick") == "space"
+
+
+def test_every_key_that_a_text_names_is_in_the_table() -> None:
+    named = {
+        where
+        for path in (ROOT / "src" / "tokpit" / "ui").rglob("*.py")
+        for where in re.findall(r"""key(?:_of|cap)\([\w.]+, ["'](\w+\.[\w /]+)["']""", path.read_text())
+    }
+    assert len(named) > 8
+    for where in named:
+        assert key_of(None, where)

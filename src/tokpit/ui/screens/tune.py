@@ -120,7 +120,7 @@ class TuneScreen(PumpedScreen):
             plan.update(content(_WELCOME if untouched else said))
             return
         plan.set_class(False, "off")
-        start = key_of(self.app, "tune.plan / start")
+        start = key_of(self.app, "tune.start_tune")
         plan.update(
             content(
                 f"{experiment.space().told} before rules and memory are asked. {start} looks at server and host "

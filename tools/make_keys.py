@@ -13,7 +13,8 @@ HEAD = """# Keys
 Made from the action table by `python tools/make_keys.py`; do not edit it by hand.
 
 Each key can be changed in `config.toml`, by the action's name (on every screen that has it), by screen and name (on
-that screen alone) or by the command's id. Keys are written as Textual does: `ctrl+x`, `f5`, `x`, `slash`.
+that screen alone) or by the command's id. Keys are written like `ctrl+x`, `f5`, `x`, `?` or
+`slash`.
 
 ```toml
 [keys]
@@ -22,11 +23,15 @@ that screen alone) or by the command's id. Keys are written as Textual does: `ct
 "sweep.start" = "f5"
 ```
 
-An entry that cannot be followed (no such action, no such key, a key that another action of the screen has) is said
-when the console opens, and the usual key stays.
+An entry that cannot be followed (no such action, no such key, a key that another action of the screen has, that moves
+in lists or that no terminal sends) is said when the console opens, and the usual key stays.
+
+Keys act in the order in which they are typed, also ahead of the screen: `/` and a word, `s` and a level, `esc` and a
+number may be typed as fast as one can.
 
 In the log, the tree and every list: `↑` `↓` line by line, `page up` `page down`, `home`, `end`; the wheel scrolls, a
-click chooses, and a click on a key in the bottom line does what the key does.
+click chooses, a second one opens, and a click on a key in the bottom line does what the key does. A click on a chart
+reads everything at that moment, one on a column's name orders by it.
 """
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from tokpit.cli.context import Options
+from tokpit.cli.terminal import need_terminal
 from tokpit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def cockpit(options: Options, hosts: tuple[str, ...]) -> None:
     """Open the cockpit on the hosts named, or on those of the inventory."""
-    if options.open_app is None or not sys.stdout.isatty():
-        raise UsageError("the cockpit needs a terminal", hint="from a script use: tokpit ps, sweep, runs ... --json")
+    need_terminal("the cockpit", "without one use: tokpit ps, watch, logs, sweep, runs ... (--json)")
 
     async def main() -> None:
         async with options.session() as session:
@@ -33,7 +32,7 @@ def cockpit(options: Options, hosts: tuple[str, ...]) -> None:
                 )
             for name in names:
                 session.add_host(name)
-            await options.open_app(session, theme=options.theme)  # type: ignore[misc]  # checked above
+            await options.open_app(session, theme=options.theme)  # type: ignore[misc]  # `main` gives it
             tell_of_experiments(session)
 
     asyncio.run(main())

@@ -14,6 +14,7 @@ from tokpit.cli.cockpit import tell_of_experiments
 from tokpit.cli.context import Options
 from tokpit.cli.output import to_json
 from tokpit.cli.progress import show_operations
+from tokpit.cli.terminal import is_terminal, need_terminal
 
 if TYPE_CHECKING:
     from tokpit.domain.run import Run
@@ -37,7 +38,9 @@ def demo(options: Options, headless: bool, as_json: bool, clock: float | None) -
     Every figure is given on the simulated clock, which runs --clock times faster than yours and is shown on screen.
     Without a terminal, or with --headless: launch, sweep and stop there, in under a minute.
     """
-    headless = headless or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()) or options.open_app is None
+    headless = headless or as_json or not (is_terminal(sys.stdout) and is_terminal(sys.stdin)) or not options.open_app
+    if not headless:
+        need_terminal("the demo", "without one: tokpit demo --headless")
     asyncio.run(_headless(as_json, clock or 25.0) if headless else _cockpit(options, clock or 10.0))
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import click
 
 from tokpit.cli.context import Options
+from tokpit.cli.terminal import need_terminal
 from tokpit.errors import UsageError
 
 
@@ -23,8 +23,7 @@ def replay(options: Options, file: str, start: str, speed: float, paused: bool) 
 
     space pauses and goes on; [ and ] go back and forth, { and } further; < and > change the speed.
     """
-    if options.open_app is None or not sys.stdout.isatty():
-        raise UsageError("a replay needs a terminal", hint=f"what the file holds: tokpit record show {file}")
+    need_terminal("a replay", f"what the file holds: tokpit record show {file}")
     asyncio.run(_replay(options, Path(file), start, speed, paused))
 
 
@@ -40,4 +39,4 @@ async def _replay(options: Options, path: Path, start: str, speed: float, paused
     if start:
         await player.seek(moment(start, player.summary))
     async with session:
-        await options.open_app(session, theme=options.theme)  # type: ignore[misc]  # checked by the caller
+        await options.open_app(session, theme=options.theme)  # type: ignore[misc]  # `main` gives it

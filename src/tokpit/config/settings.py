@@ -77,13 +77,17 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True):
     recording: RecordingPreferences = RecordingPreferences()
     alarms: AlarmPreferences = AlarmPreferences()
     keys: dict[str, str] = {}
-    """Command id to key, in the words of the terminal library: `ctrl+x`, `f5`."""
+    """Action or command to key: `ctrl+x`, `f5`, `x`, `?`. What cannot be followed is said by who binds them."""
 
 
 def load_preferences(path: Path | None = None) -> Preferences:
     """The preferences of config.toml in the user's folder, or of `path`. Raises ConfigError."""
     file = path if path is not None else config_dir() / "config.toml"
     values = {key: value for key, value in read_toml(file).items() if key not in ELSEWHERE}
+    keys = values.get("keys")
+    for name, key in keys.items() if isinstance(keys, dict) else ():
+        if not isinstance(key, str):
+            raise ConfigError(f'{file}: [keys] at {name!r}: {key!r} is no key; write it as text, like "ctrl+x".')
     preferences = convert(values, Preferences, path=file, table="the file")
     if preferences.refresh_s < 0.2:
         raise ConfigError(f"{file}: the file at 'refresh_s': must be at least 0.2 seconds.")
@@ -92,13 +96,6 @@ def load_preferences(path: Path | None = None) -> Preferences:
     if not 1 <= preferences.recording.ring_mb <= 100_000:
         raise ConfigError(f"{file}: [recording] at 'ring_mb': must be from 1 to 100000.")
     _check_alarms(preferences.alarms, file)
-    used: dict[str, str] = {}
-    for command, key in preferences.keys.items():
-        if not key.strip():
-            raise ConfigError(f"{file}: [keys] at {command!r}: the key is empty.")
-        if key in used:
-            raise ConfigError(f"{file}: [keys]: {key!r} is given to {used[key]!r} and to {command!r}.")
-        used[key] = command
     return preferences
 
 

@@ -95,6 +95,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("find(-1)", "N", "previous", "previous match, or error", ("cockpit",), 8, "N", "log"),
     Action("older", "o", "older", "on with the search above what is in memory: in the file on the host; esc stops it",
            ("cockpit",), 8, "o", "log"),
+    Action("whole_line", "enter", "whole line", "all of the marked line of the log (else of the last in view), wrapped",
+           ("cockpit",), 8, "enter", "log"),
     Action("pause", "space", "hold", "hold everything still, read it at one moment; go on", _TIMED, 2,
            "space", "time"),
     Action("time(-1)", "left_square_bracket", "earlier", "the moment at which all panels are read, a step back",
@@ -147,6 +149,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("again", "r", "again", "look again", ("diagnose",), 2),
     Action("again", "r", "again", "check again", ("check",), 2),
     Action("reload", "r", "reload", "read the stored runs again", ("history",), 3),
+    Action("sort", "o", "order", "order runs by start, peak rate, target, model, kind or status", ("history",), 5),
     Action("next_theme", "ctrl+t", "theme", "next theme", _ALL, 7, "^t", "view"),
     Action("command_palette", "ctrl+p", "palette", "everything by name", _ALL, 3, "^p"),
     Action("jump", "colon", "jump", "everything by name", _OPEN, 10, ":"),
@@ -186,6 +189,17 @@ def actions_for(screen: str, keys: Mapping[str, str] | None = None) -> list[Acti
     return [a if key is None else replace(a, key=key, shown=written(key)) for a, key in own]
 
 
+def key_of(app: object, where: str) -> str:
+    """The key that does an action, as a person wrote it or as it is: `cockpit.launch`. Texts name keys by this."""
+    screen, _, name = where.partition(".")
+    return next(a.key_text for a in actions_for(screen, getattr(app, "own_keys", None)) if a.name == name)
+
+
+def keycap(app: object, where: str) -> tuple[str, str]:
+    """`key_of` as a span of a row."""
+    return key_of(app, where), "key"
+
+
 def binding_id(screen: str, action: Action) -> str:
     """The id by which an action's key on a screen can be changed."""
     return f"{screen}.{action.name}"
@@ -198,8 +212,11 @@ def written(key: str) -> str:
     signs = {
         "slash": "/", "minus": "-", "plus": "+", "question_mark": "?", "escape": "esc", "comma": ",", "colon": ":",
         "full_stop": ".", "semicolon": ";", "ampersand": "&", "less_than_sign": "<", "greater_than_sign": ">",
-        "left_square_bracket": "[", "right_square_bracket": "]", "left_curly_bracket": "{",
-        "right_curly_bracket": "}",
+        "exclamation_mark": "!", "quotation_mark": '"', "number_sign": "#", "dollar_sign": "$", "percent_sign": "%",
+        "apostrophe": "'", "left_parenthesis": "(", "right_parenthesis": ")", "asterisk": "*", "equals_sign": "=",
+        "at": "@", "backslash": "\\", "circumflex_accent": "^", "underscore": "_", "grave_accent": "`",
+        "vertical_line": "|", "tilde": "~", "left_square_bracket": "[", "right_square_bracket": "]",
+        "left_curly_bracket": "{", "right_curly_bracket": "}",
     }  # fmt: skip
     return signs.get(key, key.upper() if key[:1] == "f" and key[1:].isdigit() else key)
 

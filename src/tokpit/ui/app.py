@@ -17,6 +17,7 @@ from tokpit.errors import TokpitError
 from tokpit.ui.actions import actions_for
 from tokpit.ui.app_actions import AppActions
 from tokpit.ui.clock import Clock
+from tokpit.ui.key_order import KeysInOrder
 from tokpit.ui.keymap import own_keys
 from tokpit.ui.palette import Palette
 from tokpit.ui.screens.base import PumpedScreen, attempt, tell
@@ -28,7 +29,7 @@ from tokpit.ui.view import View
 SLOW_MODULES = ("asyncssh", "aiohttp")
 
 
-class TokpitApp(AppActions, App[None]):
+class TokpitApp(AppActions, KeysInOrder, App[None]):
     """See the module docstring. The session's life belongs to the caller."""
 
     TITLE = "tokpit"

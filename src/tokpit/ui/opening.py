@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from tokpit.domain.settings import LaunchSpec
+from tokpit.ui.actions import key_of
 from tokpit.ui.screens.base import tell
 
 if TYPE_CHECKING:
     from tokpit.ui.app import TokpitApp
-
-_NO_SERVER = "choose one in the tree, or press l to launch one"
 
 
 class Openers:
@@ -19,6 +18,10 @@ class Openers:
     @property
     def _app(self) -> TokpitApp:
         return cast("TokpitApp", self)
+
+    @property
+    def _no_server(self) -> str:
+        return f"choose one in the tree, or press {key_of(self._app, 'cockpit.launch')} to launch one"
 
     def open_launch(self, base: LaunchSpec | None = None, origin: str = "") -> None:
         """The launch screen for the selected host; `base`: a launch to start from, called `origin`."""
@@ -38,7 +41,7 @@ class Openers:
 
         server = self._app.view.server
         if server is None or not server.alive:
-            tell(self._app, "no running server is selected", hint=_NO_SERVER)
+            tell(self._app, "no running server is selected", hint=self._no_server)
         elif self._app.session.read_only:
             tell(self._app, "tokpit runs in read-only mode", hint="start it without --read-only to relaunch", bad=True)
         else:
@@ -50,7 +53,7 @@ class Openers:
 
         server = self._app.view.server
         if server is None or not server.alive:
-            tell(self._app, "no running server is selected", hint=_NO_SERVER)
+            tell(self._app, "no running server is selected", hint=self._no_server)
         else:
             self._app.push_screen(CheckScreen(self._app.view, server.info))
 
@@ -69,7 +72,7 @@ class Openers:
 
         server = self._app.view.server
         if server is None or not server.alive:
-            tell(self._app, "no running server is selected", hint=_NO_SERVER)
+            tell(self._app, "no running server is selected", hint=self._no_server)
         else:
             self._app.push_screen(SweepScreen(self._app.view, server.info.id))
 
@@ -79,7 +82,7 @@ class Openers:
 
         server = self._app.view.server
         if server is None or not (server.alive or self._app.view.store.tunings):
-            tell(self._app, "no running server is selected", hint=_NO_SERVER)
+            tell(self._app, "no running server is selected", hint=self._no_server)
         else:
             self._app.push_screen(TuneScreen(self._app.view, server.info.id))
 

@@ -14,6 +14,7 @@ from tokpit.config.settings import Preferences, load_preferences
 from tokpit.errors import ConfigError, StoreError
 from tokpit.ui.app import TokpitApp
 from tokpit.ui.app_actions import new_here
+from tokpit.ui.escape import part_escapes
 
 
 async def run_app(
@@ -33,7 +34,7 @@ async def run_app(
     try:
         preferences = await asyncio.to_thread(load_preferences)
     except ConfigError as error:
-        problem = error.message
+        problem = f"{error.message} {error.hint}".strip() + " The preferences are left out."
     if preferences.read_only:
         session.read_only = True
     folders = [*theme_folders, *([Path(preferences.theme_dir).expanduser()] if preferences.theme_dir else [])]
@@ -53,6 +54,7 @@ async def run_app(
         keys=preferences.keys,
         tour=new_here(),
     )
+    part_escapes(app.own_keys)
     if problem:
         app.report(problem)
     watch = getattr(session, "watch_alarms", None)

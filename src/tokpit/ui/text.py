@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
 from textual.content import Content
 from textual.strip import Strip
@@ -117,10 +117,10 @@ def wrap(text: str, width: int, *, indent: str = "") -> list[str]:
         if current:
             lines.append(current)
         current = indent + word if lines else word
-        while width_of(current) > width:
-            whole = next(n for n in range(min(len(current), width), 0, -1) if width_of(current[:n]) <= width or n == 1)
-            lines.append(current[:whole])
-            current = indent + current[whole:]
+        if width_of(current) > width:
+            *whole, current = chop_cells(word, max(1, width - width_of(indent)))
+            lines += [indent + part if lines or n else part for n, part in enumerate(whole)]
+            current = indent + current
     return [*lines, current] if current or not lines else lines
 
 

@@ -63,6 +63,21 @@ async def test_seeking_back_and_forth_gives_what_was_known_at_that_moment(tmp_pa
     assert session.host_now(HOST) == pytest.approx(END - 90)
 
 
+async def test_steps_taken_while_it_seeks_add_up(tmp_path: Path) -> None:
+    session = await ReplaySession.open(recorded(tmp_path / "a.tokrec"))
+    player = session.player
+    await player.seek(END)
+    steps = []
+    for _ in range(4):
+        steps.append(asyncio.create_task(player.seek(player.heading - 10)))
+        await asyncio.sleep(0)
+    await asyncio.gather(*steps)
+    assert player.position == player.heading == END - 40
+    series = session.store.servers[server().id].series["gen_tps"]
+    assert series.last_t is not None
+    assert END - 42 < series.last_t <= END - 40
+
+
 async def test_it_plays_at_its_speed_pauses_and_stops_at_the_end(tmp_path: Path) -> None:
     session = await ReplaySession.open(recorded(tmp_path / "a.tokrec"))
     player = session.player

@@ -183,6 +183,8 @@ def test_a_sentence_of_several_styles_wraps_and_loses_no_word(texts: list[str], 
 
 def test_wrapping_cuts_at_spaces_and_long_words_anywhere() -> None:
     assert wrap("one two three", 7) == ["one two", "three"]
+    assert wrap("漢" * 7 + " ab", 9) == ["漢" * 4, "漢漢漢 ab"]
+    assert wrap("a " + "x" * 12, 6, indent="  ") == ["a", "  xxxx", "  xxxx", "  xxxx"]
     assert all(len(line) <= 5 for line in wrap("abcdefghijklmno x", 5))
 
 

@@ -37,6 +37,7 @@ from tokpit.ui.screens.fleet import FleetPanel, FleetScreen
 from tokpit.ui.screens.help import HelpScreen
 from tokpit.ui.screens.history import HistoryScreen
 from tokpit.ui.screens.launch import LaunchScreen
+from tokpit.ui.screens.line import LineScreen
 from tokpit.ui.screens.modals import PromptScreen
 from tokpit.ui.screens.pickruns import PickRuns
 from tokpit.ui.screens.plan import PlanScreen
@@ -423,6 +424,19 @@ async def _(d: Drive) -> None:
     await d.pilot.press("slash", "escape")
 
 
+@effect("whole_line", "cockpit")
+async def _(d: Drive) -> None:
+    d.log.search("")
+    d.log.action_follow()
+    await d.shows("following", "words 59")
+    await d.opens(LineScreen)
+    await d.shows("line 1061", "words 59")
+    await d.pilot.press("y")
+    await d.until(lambda: d.copied[-1:] == ["words 59"])
+    await d.pilot.press("enter")
+    await d.until(lambda: d.app.screen is d.screen)
+
+
 @effect("filter", "cockpit")
 async def _(d: Drive) -> None:
     await d.press()
@@ -731,6 +745,12 @@ async def _(d: Drive) -> None:
 @effect("sort", "fleet")
 async def _(d: Drive) -> None:
     await d.changes(lambda: d.fleet.sort)
+
+
+@effect("sort", "history")
+async def _(d: Drive) -> None:
+    await d.changes(lambda: d.screen.order)
+    await d.shows("by peak tok/s")
 
 
 @effect("group", "fleet")

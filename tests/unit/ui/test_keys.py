@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
 import pytest
+from textual import events
+from textual.pilot import Pilot
 
 from console_feed import Recorder, fill
 from console_screen import console, rows, shows, text, until
-from tokpit.ui.actions import SCREENS, actions_for, binding_id
+from tokpit.ui.actions import SCREENS, actions_for, binding_id, key_of
+from tokpit.ui.escape import TwoKeys
 from tokpit.ui.keymap import own_keys
 from tokpit.ui.run import run_app
 from tokpit.ui.screens.cockpit import Cockpit
+from tokpit.ui.widgets.log_view import LogView
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -36,7 +41,13 @@ def test_an_entry_names_an_action_one_screens_action_or_a_command() -> None:
         ("history", "ctrl+", "is no key"),
         ("history", "hyper+x", "is no key"),
         ("stop_server", "s", "on the cockpit 's' is the key of 'sweep'"),
-        ("start_launch", "g", "could not be typed"),
+        ("start_launch", "b", "could not be typed"),
+        ("cockpit.level", "up", "moves in the log"),
+        ("follow", "G", "moves in the log"),
+        ("sweep", "ctrl+q", "leaves tokpit"),
+        ("sweep", "ctrl+i", "terminals send 'ctrl+i' as 'tab'"),
+        ("cockpit.sweep", "escape", "closes what is open"),
+        ("sweep", "", "is no key"),
     ],
 )
 def test_an_entry_that_cannot_be_followed_is_a_sentence_and_the_usual_key_stays(
@@ -45,6 +56,42 @@ def test_an_entry_that_cannot_be_followed_is_a_sentence_and_the_usual_key_stays(
     keys, problems = own_keys({entry: key})
     assert keys == {}
     assert said in " ".join(problems)
+
+
+def test_a_sign_is_written_as_it_is_on_the_keyboard_and_shown_so() -> None:
+    keys, problems = own_keys(
+        {"stop_server": "!", "cockpit.diagnose": "F5", "cockpit.check": "Ctrl+X", "pick_all": "*"}
+    )
+    assert problems == []
+    assert (keys["cockpit.stop_server"], keys["cockpit.diagnose"]) == ("exclamation_mark", "f5")
+    assert keys["cockpit.check"] == "ctrl+x"
+    shown = {action.name: action.key_text for action in actions_for("cockpit", keys)}
+    assert (shown["stop_server"], shown["diagnose"], shown["check"]) == ("!", "F5", "^x")
+    for sign in map(chr, range(33, 127)):
+        if sign not in "jkgG":
+            keys, problems = own_keys({"cockpit.save_profile": sign})
+            assert not problems or "is the key of" in problems[0], problems
+            if keys:
+                assert {a.key_text for a in actions_for("cockpit", keys) if a.name == "save_profile"} == {sign}
+
+
+async def test_a_click_in_the_footer_and_the_palette_press_a_sign_as_well() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (200, 60), keys={"cockpit.stop_server": "!"}) as pilot:
+        await pilot.click(offset=(rows(pilot)[-1].index("! stop"), 59))
+        await until(pilot, lambda: [name for name, _ in session.calls] == ["server.stop"])
+        commands = {c.title: c for c in pilot.app.get_system_commands(pilot.app.screen)}
+        commands["stop server  (!)"].callback()
+        await until(pilot, lambda: [name for name, _ in session.calls] == ["server.stop"] * 2)
+
+
+def test_of_two_actions_with_one_key_on_a_screen_one_keeps_its_own() -> None:
+    keys, problems = own_keys({"cockpit.launch": "f1", "cockpit.sweep": "f1", "fleet.pick": "f1"})
+    assert len(problems) == 1
+    assert "'f1' is the key of" in problems[0]
+    assert sorted(keys)[-1] == "fleet.pick"
+    assert len(keys) == 2
 
 
 def test_two_actions_may_change_places() -> None:
@@ -116,3 +163,74 @@ async def test_back_on_the_cockpit_the_own_key_still_works() -> None:
         await until(pilot, lambda: isinstance(pilot.app.screen, Cockpit))
         await pilot.press("f6")
         await shows(pilot, "no run is stored yet")
+
+
+def _type(pilot: Pilot[None], *keys: str) -> None:
+    """As a terminal hands over what was typed ahead: all at once."""
+    for key in keys:
+        character = key if len(key) == 1 else {"slash": "/", "question_mark": "?"}.get(key)
+        pilot.app.post_message(events.Key(key, character))
+
+
+async def test_letters_typed_ahead_go_where_the_key_before_them_leads() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session) as pilot:
+        _type(pilot, "slash", *"xRet", "enter", "n", "question_mark")
+        await shows(pilot, "keys of the cockpit")
+        cockpit = pilot.app.screen_stack[1]
+        assert cockpit.query_one(LogView).model.pattern is not None
+        assert session.calls == [], "a letter of what was searched for pressed a key"
+        _type(pilot, "escape", "s", "ctrl+u", *"2,3", "tab", *"64", "tab", *"9")
+        await shows(pilot, "2,3 ", "64 ", " 9 ", "not started")
+        _type(pilot, "escape", "l", *"m7")
+        await shows(pilot, "Launch on", "m7 ")
+        pilot.app.post_message(events.Paste("/8"))
+        _type(pilot, "tab", *"3")
+        await shows(pilot, "m7/8 ")
+
+
+@pytest.mark.parametrize(
+    ("sent", "keys"),
+    [
+        ("\x1b1", ["escape", "1"]),
+        ("\x1bl", ["escape", "l"]),
+        ("\x1bR", ["escape", "R"]),
+        ("\x1b/", ["escape", "slash"]),
+        ("\x1b\r", ["escape", "enter"]),
+        ("\x1b", ["escape"]),
+        ("\x1b\t", ["shift+tab"]),
+        ("\x1b[A\x1bOB", ["up", "down"]),
+        ("\x1b[1;3A", ["alt+up"]),
+    ],
+)
+def test_an_escape_and_a_key_in_one_piece_are_two_keys(sent: str, keys: list[str]) -> None:
+    parser = TwoKeys()
+    found = [*parser.feed(sent)]
+    while parser._timeout_time is not None:
+        found += parser.tick()
+    assert [event.key for event in found if isinstance(event, events.Key)] == keys
+
+
+async def test_texts_name_a_persons_own_keys() -> None:
+    keys = {"cockpit.launch": "f2", "cockpit.pause": "f3", "earlier": "f4", "quit": "Q"}  # fmt: skip
+    session = Recorder()
+    async with console(session, (110, 30), keys=keys) as pilot:
+        fill(session.store)
+        await shows(pilot, "F2 launch")
+        await pilot.press("f3")
+        await shows(pilot, "HELD", "F4 ]", "F3 go on")
+        await pilot.press("f3", "T")
+        await shows(pilot, "F3     hold everything still; F4 ] read", "Q      leave")
+        assert key_of(pilot.app, "history.pick") == "space"
+
+
+def test_every_key_that_a_text_names_is_in_the_table() -> None:
+    named = {
+        where
+        for path in (ROOT / "src" / "tokpit" / "ui").rglob("*.py")
+        for where in re.findall(r"""key(?:_of|cap)\([\w.]+, ["'](\w+\.[\w /]+)["']""", path.read_text())
+    }
+    assert len(named) > 8
+    for where in named:
+        assert key_of(None, where)

@@ -162,3 +162,13 @@ def test_after_kill_9_it_starts_again_and_what_was_recorded_is_there(
     finally:
         again.close()
     assert flood.poll() is None
+
+
+def test_what_is_typed_ahead_goes_where_it_would_have_gone(terminal: Terminal) -> None:
+    terminal.open(*REPLAY)
+    terminal.shows("PAUSE", "q quit")
+    terminal.keys("-l", "/retract")  # r, e and t are keys of the cockpit
+    terminal.shows(" retract")
+    terminal.keys("Escape", "1")  # in one piece
+    terminal.shows("fleet  1 host")
+    assert not (terminal.folder / "state" / "exports").exists()

@@ -31,6 +31,7 @@ class Player:
         self.speed = 1.0
         self.playing = True
         self.seeking = False
+        self._wanted = summary.start
         self.store = LiveStore()
         self.changed: Callable[[], None] = lambda: None
         """Called when the store is another one."""
@@ -68,14 +69,25 @@ class Player:
                 return
         self.position = until
 
+    @property
+    def heading(self) -> float:
+        """Where it goes: the position, or the one sought just now. Steps are taken from here, so that none is lost."""
+        return self._wanted if self.seeking else self.position
+
     async def seek(self, position: float) -> None:
-        """Go to a moment. The store is built anew from the begin, in a thread, so that nothing of later is left."""
-        target = min(self.summary.end, max(self.summary.start, position))
+        """Go to a moment. The store is built anew from the begin, in a thread, so that nothing of later is left.
+
+        Asked for another moment meanwhile, it goes there instead.
+        """
+        self._wanted = min(self.summary.end, max(self.summary.start, position))
         if self.seeking:
             return
         self.seeking = True
         try:
-            store, source, pending = await asyncio.to_thread(self._build, target)
+            target = None
+            while target != self._wanted:
+                target = self._wanted
+                store, source, pending = await asyncio.to_thread(self._build, target)
         finally:
             self.seeking = False
         self.store, self._source, self._next, self.position = store, source, pending, target

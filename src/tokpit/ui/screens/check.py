@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 
 from tokpit.domain.server import ServerInfo
 from tokpit.ui import figures
-from tokpit.ui.actions import bindings_for
+from tokpit.ui.actions import bindings_for, keycap
 from tokpit.ui.screens.base import PumpedScreen
 from tokpit.ui.text import Row, safe
 from tokpit.ui.view import View
@@ -46,7 +46,13 @@ class CheckPanel(ScrolledPanel):
         if self.under_way:
             return [[("a token, answers, the flags in effect, speed, the log: under 20 seconds", "dim")]]
         if self.checked is None:
-            return [[("it could not be checked; ", "dim"), ("r", "key"), (" tries again", "dim")]]
+            return [
+                [
+                    ("it could not be checked; ", "dim"),
+                    keycap(self.app, "check.again"),
+                    (" tries again", "dim"),
+                ]
+            ]
         rows: list[Row] = []
         for item in self.checked.items:
             sign, style = _SIGNS[item.ok]

@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
 from tokpit.transport.base import quote
-from tokpit.ui.actions import bindings_for
+from tokpit.ui.actions import bindings_for, keycap
 from tokpit.ui.charts.panel import LIVE_CHARTS, ChartPanel
 from tokpit.ui.screens.base import copy, tell
 from tokpit.ui.screens.timekeys import TimedScreen
@@ -57,22 +57,43 @@ class Empty(Panel):
         if host is None or not (host := safe(host)):
             return [[("no host selected", "bold")], [], [("start with ", "dim"), ("tokpit HOST", "fg")]]
         trouble = link_trouble(state.link if state else None)
-        again: Row = [("r", "key"), (" tries now, ", "dim"), ("1", "key"), (" shows all hosts", "dim")]
+        again: Row = [
+            keycap(self.app, "cockpit.refresh_host"),
+            (" tries now, ", "dim"),
+            keycap(self.app, "cockpit.fleet"),
+            (" shows all hosts", "dim"),
+        ]
         if trouble:
             return [[("no link to ", "fg"), (host, "bold")], [], [(trouble, "bad")], [], again]
         if state is None or not self.view.linked():
             return [[("connecting to ", "fg"), (host, "bold"), (" …", "fg")]]
         if self.view.past is not None:
             said: Row = [("nothing was known of a server on ", "fg"), (host, "bold"), (" at this moment", "fg")]
-            return [said, [], [("]", "key"), (" later, ", "dim"), ("space", "key"), (" goes on", "dim")]]
+            return [
+                said,
+                [],
+                [
+                    keycap(self.app, "cockpit.later"),
+                    (" later, ", "dim"),
+                    keycap(self.app, "cockpit.pause"),
+                    (" goes on", "dim"),
+                ],
+            ]
         if state.memory is None and state.gpus is None:
             return [[("looking for servers on ", "fg"), (host, "bold"), (" …", "fg")]]
         return [
             [("no server found on ", "fg"), (host, "bold")],
             [],
-            [("press ", "dim"), ("l", "key"), (" to launch one, ", "dim"), ("r", "key"), (" to look again, ", "dim"),
-             ("H", "key"), (" to see what ran here before", "dim")],
-        ]  # fmt: skip
+            [
+                ("press ", "dim"),
+                keycap(self.app, "cockpit.launch"),
+                (" to launch one, ", "dim"),
+                keycap(self.app, "cockpit.refresh_host"),
+                (" to look again, ", "dim"),
+                keycap(self.app, "cockpit.ran_before"),
+                (" to see what ran here before", "dim"),
+            ],
+        ]
 
 
 class Cockpit(TimedScreen):
@@ -271,6 +292,20 @@ class Cockpit(TimedScreen):
         log = self.query_one(LogView)
         moves = {"home": log.action_top, "end": log.action_follow}
         moves[key]() if key in moves else log.action_page(-1 if key == "pageup" else 1)
+
+    def action_whole_line(self) -> None:
+        """The marked record of the log with all that is in it."""
+        from tokpit.ui.screens.line import LineScreen
+
+        record = self.query_one(LogView).chosen_record()
+        if record:
+            self.app.push_screen(LineScreen(record))
+        else:
+            tell(self.console, "there is no line in the log")
+
+    def on_log_view_opened(self) -> None:
+        """A second click is like enter."""
+        self.action_whole_line()
 
     def action_export(self) -> None:
         """Log, figures and screen, into files."""

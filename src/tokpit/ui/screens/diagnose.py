@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.widgets import Input
 
@@ -100,6 +100,19 @@ class FindingsPanel(ScrolledPanel):
         end = self._starts[self.cursor + 1] if self.cursor + 1 < len(self._starts) else len(rows)
         self.top = start if start < self.top or end - start > height else max(self.top, end - height)
         self.redraw()
+
+    def on_click(self, event: events.Click) -> None:
+        """The finding clicked; a second click opens or closes it."""
+        row = self.top + event.y - 1
+        if not self.findings or not 0 <= event.y - 1 < self.inner_size().height or row >= self._count:
+            return
+        clicked = max((n for n, start in enumerate(self._starts) if start <= row), default=None)
+        if clicked is None:
+            return
+        if clicked == self.cursor:
+            self.toggle()
+        else:
+            self.action_scroll(clicked - self.cursor)
 
     def toggle(self) -> None:
         """Open or close the finding under the cursor."""

@@ -13,7 +13,7 @@ from textual.widgets import DataTable, Static
 from tokpit.domain.run import Level, Run
 from tokpit.errors import TokpitError
 from tokpit.ui import figures
-from tokpit.ui.actions import bindings_for
+from tokpit.ui.actions import bindings_for, key_of
 from tokpit.ui.screens.base import PumpedScreen, open_history, tell
 from tokpit.ui.text import PICKED, Row, Span, content, crop, fit, safe
 from tokpit.ui.view import View, model_name
@@ -25,6 +25,8 @@ from tokpit.ui.widgets.scrolled import ScrolledPanel
 LIMIT = 200
 CHART_ROWS = 8
 """Fewer say nothing."""
+ORDERS = ("started", "peak tok/s", "target", "model", "kind", "status")
+"""Columns by which runs can be ordered; times and rates with the largest first."""
 _STATUS = {"done": "good", "failed": "bad", "stopped": "warn", "running": "accent"}
 
 
@@ -69,6 +71,16 @@ class RunPanel(ScrolledPanel):
         return rows
 
 
+def _peak(run: Run) -> float | None:
+    return max((level.output_tps for level in run.levels), default=None)
+
+
+def _place(run: Run, order: str) -> tuple[object, ...]:
+    words = {"target": run.target, "model": run.model and model_name(run.model), "kind": run.kind, "status": run.status}
+    first = -(_peak(run) or 0.0) if order == "peak tok/s" else words.get(order) or ""
+    return (first, -run.started_at)
+
+
 class HistoryScreen(PumpedScreen):
     """See the module docstring."""
 
@@ -93,13 +105,17 @@ class HistoryScreen(PumpedScreen):
         self.runs: dict[str, Run] = {}
         self.picked: list[str] = []
         """Ids of at most two runs to compare, in the order in which they were picked."""
+        self.order = ORDERS[0]
         self._levels: tuple[Level, ...] = ()
         self._other: tuple[Run, ...] = ()
 
     def compose(self) -> ComposeResult:
         """Table, detail, chart."""
-        yield Static(content("Runs"), classes="heading")
-        yield Static(content("no run is stored yet: press s on a server to sweep it"), id="none")
+        yield Static(content("Runs"), classes="heading", id="title")
+        yield Static(
+            content(f"no run is stored yet: press {key_of(self.app, 'cockpit.sweep')} on a server to sweep it"),
+            id="none",
+        )
         yield DataTable(cursor_type="row", zebra_stripes=False)
         yield RunPanel()
         yield ComparePanel()
@@ -146,9 +162,11 @@ class HistoryScreen(PumpedScreen):
         self.picked = [run_id for run_id in self.picked if run_id in self.runs]
         self.set_class(not found, "empty")
         table: DataTable[object] = self.query_one(DataTable)
+        here = self.query_one(RunPanel).run
         table.clear()
+        found = sorted(found, key=lambda run: _place(run, self.order))
         for run in found:
-            peak = max((level.output_tps for level in run.levels), default=None)
+            peak = _peak(run)
             cells = (
                 PICKED if run.id in self.picked else " ",
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_at)),
@@ -162,7 +180,25 @@ class HistoryScreen(PumpedScreen):
             )
             table.add_row(*(Text(crop(safe(cell), 40)) for cell in cells), key=run.id)
         if found:
-            self._show(found[0])
+            at = next((n for n, run in enumerate(found) if here is not None and run.id == here.id), 0)
+            table.move_cursor(row=at)
+            self._show(found[at])
+
+    def action_sort(self) -> None:
+        """By the next column."""
+        self.order_by(ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)])
+
+    def order_by(self, column: str) -> None:
+        """Another order; the cursor stays on its run."""
+        self.order = column
+        said = "Runs" + (f"  by {column}" if column != ORDERS[0] else "")
+        self.query_one("#title", Static).update(content(said))
+        self.fill(list(self.runs.values()))
+
+    @on(DataTable.HeaderSelected)
+    def _header_clicked(self, event: DataTable.HeaderSelected) -> None:
+        if (column := str(event.label)) in ORDERS:
+            self.order_by(column)
 
     @on(DataTable.RowHighlighted)
     def _highlighted(self, event: DataTable.RowHighlighted) -> None:
@@ -214,7 +250,7 @@ class HistoryScreen(PumpedScreen):
         for one in {*before, *self.picked}:
             table.update_cell(one, "pick", Text(PICKED if one in self.picked else " "))
         if len(self.picked) == 1:
-            tell(self.console, "one run is picked: space on another compares them")
+            tell(self.console, f"one run is picked: {key_of(self.app, 'history.pick')} on another compares them")
         self._show(self.runs[run_id])
 
     def action_plan(self) -> None:

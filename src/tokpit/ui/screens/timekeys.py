@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.message import Message
 
+from tokpit.ui.actions import key_of
 from tokpit.ui.screens.base import PumpedScreen, tell
 from tokpit.ui.widgets.timebar import TimeBar
 
@@ -47,11 +48,15 @@ class TimedScreen(PumpedScreen):
         """A step back or forth."""
         step, player = steps * self.view.span() / STEPS, self.view.player
         if player is not None:
-            self.run_worker(player.seek(player.position + step), exit_on_error=False)
+            self.run_worker(player.seek(player.heading + step), exit_on_error=False)
             return
         held = self.view.clock.held
         if held is None and steps > 0:
-            tell(self.console, "this is now", hint="space holds it, [ goes back")
+            tell(
+                self.console,
+                "this is now",
+                hint=f"{key_of(self.app, 'cockpit.pause')} holds it, {key_of(self.app, 'cockpit.earlier')} goes back",
+            )
             return
         self._hold((self.view.clock.wall() if held is None else held) + step)
 
@@ -63,9 +68,13 @@ class TimedScreen(PumpedScreen):
             tell(self.console, "hosts themselves have one speed", hint="recordings have more: tokpit replay FILE")
 
     def on_timed_screen_time_chosen(self, message: TimeChosen) -> None:
-        """Read everything there."""
-        if self.view.player is None:
+        """Read everything there; a recording goes there."""
+        player = self.view.player
+        if player is None:
             self._hold(message.wall)
+        else:
+            there = player.heading + message.wall - self.view.clock.wall()
+            self.run_worker(player.seek(there), exit_on_error=False)
 
     def _hold(self, wall: float) -> None:
         self.view.hold(wall)

@@ -8,15 +8,17 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from tokpit.ui.actions import actions_for
 from tokpit.ui.text import content
 
-LINES = (
-    ("↑ ↓", "choose a host or a server on the left; all else follows it"),
-    ("? :", "every key of a screen; everything by name"),
-    ("space", "hold everything still; [ ] read all panels earlier or later"),
-    ("l s d", "launch, sweep, diagnose: each shows what it will run first"),
-    ("q", "leave; servers and launches live on"),
+LINES: tuple[tuple[tuple[str, ...], str], ...] = (
+    ((), "choose a host or a server on the left; all else follows it"),
+    (("help", "jump"), "every key of a screen; everything by name"),
+    (("pause",), "hold everything still; {earlier} {later} read all panels earlier or later"),
+    (("launch", "sweep", "diagnose"), "launch, sweep, diagnose: each shows what it will run first"),
+    (("quit",), "leave; servers and launches live on"),
 )
+"""Names of the cockpit's actions, and what to know."""
 
 
 class TourScreen(ModalScreen[None]):
@@ -32,9 +34,11 @@ class TourScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Five lines, and how to close and reopen them."""
         with Vertical():
-            for key, text in LINES:
-                yield Static(content(f"{key:<7}{text}"))
-            yield Static(content("any key closes this; T shows it again"), classes="last")
+            shown = {a.name: a.key_text for a in actions_for("cockpit", getattr(self.app, "own_keys", None))}
+            for names, text in LINES:
+                keys = " ".join(shown[name] for name in names) or "↑ ↓"
+                yield Static(content(f"{keys:<7}{text.format_map(shown)}"))
+            yield Static(content(f"any key closes this; {shown['tour']} shows it again"), classes="last")
 
     def on_key(self, event: events.Key) -> None:
         """Close."""

@@ -10,7 +10,7 @@ from textual.widgets import Input, Static
 from tokpit.domain.tuning import Tuning
 from tokpit.errors import UsageError
 from tokpit.tune.target import check_target
-from tokpit.ui.actions import bindings_for
+from tokpit.ui.actions import bindings_for, key_of
 from tokpit.ui.screens.base import PumpedScreen, copy, tell
 from tokpit.ui.screens.launch import FORM_CSS
 from tokpit.ui.text import content
@@ -120,10 +120,11 @@ class TuneScreen(PumpedScreen):
             plan.update(content(_WELCOME if untouched else said))
             return
         plan.set_class(False, "off")
+        start = key_of(self.app, "tune.start_tune")
         plan.update(
             content(
-                f"{experiment.space().told} before rules and memory are asked. ^s looks at the server and its host and "
-                "shows restarts and minutes; nothing is restarted before you agree. "
+                f"{experiment.space().told} before rules and memory are asked. {start} looks at server and host "
+                "and shows restarts and minutes; nothing is restarted before you agree. "
                 "The first server is put back at the end."
             )
         )

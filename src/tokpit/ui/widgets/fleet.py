@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from textual import events
 from textual.message import Message
 
+from tokpit.ui.actions import keycap
 from tokpit.ui.fleet_rows import SORTS, Heading, HostRow, arrange, hosts_of
 from tokpit.ui.text import PICKED, Row, Span, crop, fit, row_width, safe, under_cursor, wrap_row
 from tokpit.ui.view import View, simulated_label
@@ -22,6 +23,10 @@ from tokpit.ui.widgets.fleet_cells import (
 )
 from tokpit.ui.widgets.header import link_trouble
 from tokpit.ui.widgets.scrolled import ScrolledPanel
+
+ORDERS = {"host": "as listed", "link": "link", "util": "GPU use", "tok/s": "tok/s", "queue": "queue"}
+"""What a click on a column's name orders by."""
+LONGEST_FILTER = 200
 
 
 def all_topics(view: View) -> Sequence[str]:
@@ -134,7 +139,9 @@ class FleetPanel(ScrolledPanel):
 
     def _nothing(self, width: int) -> list[Row]:
         if self.wanted:
-            said: list[Row] = [[("no host has these words; ", "dim"), ("/", "key"), (" changes them", "dim")]]
+            said: list[Row] = [
+                [("no host has these words; ", "dim"), keycap(self.app, "fleet.filter"), (" changes them", "dim")]
+            ]
         else:
             said = [[("no hosts yet", "fg")], [],
                     [("tokpit HOST", "bold"), (" opens one: any name that ssh knows", "dim")],
@@ -225,8 +232,29 @@ class FleetPanel(ScrolledPanel):
         self.top = max(0, min(max(self.top, at - room + 1), at if at not in (1,) else 0))
         self.redraw()
 
+    def on_paste(self, event: events.Paste) -> None:
+        """Into the filter, while one is typed."""
+        if self.typing:
+            event.stop()
+            self.wanted += safe(event.text)[:LONGEST_FILTER]
+            self.cursor = self.top = 0
+            self._host = ""
+            self.redraw()
+
+    def _column_at(self, x: int) -> str | None:
+        start = 0
+        for name, cells in columns_for(self.inner_size().width).items():
+            if start <= x < start + cells:
+                return name
+            start += cells + 1
+        return None
+
     def on_click(self, event: events.Click) -> None:
-        """The row clicked; a second click opens it."""
+        """The row clicked; a second click opens it. A column's name orders by it."""
+        if event.y == 1 and (name := self._column_at(event.x - (self.size.width - self.inner_size().width) // 2)):
+            self.sort = ORDERS.get(name, self.sort)
+            self.redraw()
+            return
         lines, at = self.lines(), self.top + event.y - 2
         if 0 <= at < len(lines) and isinstance(lines[at], HostRow):
             index = sum(isinstance(line, HostRow) for line in lines[:at])

@@ -8,6 +8,7 @@ from typing import Any
 from tokpit.domain.records import Operation
 from tokpit.domain.run import Level, Run
 from tokpit.ui import figures
+from tokpit.ui.actions import keycap
 from tokpit.ui.charts.braille import BrailleCanvas
 from tokpit.ui.charts.model import ChartCanvas
 from tokpit.ui.charts.plotext_canvas import PlotextCanvas
@@ -52,7 +53,14 @@ class LevelsPanel(OperationPanel):
         operation = self.find()
         rows: list[Row] = [[(" ".join(name.rjust(w) for name, w in COLUMNS), "dim")]]
         if operation is None:
-            return [*rows, [("not started: ", "dim"), ("^s", "key"), (" starts the sweep", "dim")]]
+            return [
+                *rows,
+                [
+                    ("not started: ", "dim"),
+                    keycap(self.app, "sweep.start_sweep"),
+                    (" starts the sweep", "dim"),
+                ],
+            ]
         best = max((level.output_tps for level in operation.levels), default=0.0)
         for level in operation.levels:
             top = level.output_tps == best and len(operation.levels) > 1

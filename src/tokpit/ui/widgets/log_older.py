@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from textual.worker import Worker
 
 from tokpit.errors import TokpitError
+from tokpit.ui.actions import key_of
 from tokpit.ui.text import safe
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class OlderReader:
         if not self.busy or self._worker is None:
             return False
         self._worker.cancel()
-        self._log.note = "stopped: o goes on from here"
+        self._log.note = f"stopped: {key_of(self._log.app, 'cockpit.older')} goes on from here"
         self._log.redraw()
         return True
 
@@ -100,7 +101,11 @@ class OlderReader:
                 log.redraw()
             else:
                 what = "no match" if model.pattern is not None else "no error"
-                end = "up to the log's first line" if not model.more_above else f"in {_mb(searched)} MB; o goes on"
+                end = (
+                    "up to the log's first line"
+                    if not model.more_above
+                    else f"in {_mb(searched)} MB; {key_of(log.app, 'cockpit.older')} goes on"
+                )
                 log.note = f"{what} {end}"
         except TokpitError as error:
             log.note = safe(error.message)

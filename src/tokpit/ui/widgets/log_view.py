@@ -8,9 +8,11 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.message import Message
 
 from tokpit.store.live import LiveStore
-from tokpit.ui.text import Row, Span, crop, safe, wrap
+from tokpit.ui.actions import key_of, keycap
+from tokpit.ui.text import Row, Span, crop, safe, wrap, wrap_row
 from tokpit.ui.view import View
 from tokpit.ui.widgets.log_model import LEVELS, LogLine, LogModel
 from tokpit.ui.widgets.log_older import OlderReader
@@ -33,6 +35,9 @@ NARROW = 64
 
 class LogView(Panel, can_focus=True):
     """Rows of the selected server's log."""
+
+    class Opened(Message):
+        """The marked row was clicked."""
 
     ages = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -108,10 +113,14 @@ class LogView(Panel, can_focus=True):
             return []
         if server.log.seen:
             if self.model.kept is not None:
-                return [[("the filter leaves no line; ", "dim"), ("&", "key"), (" changes it", "dim")]]
+                return _sentence(
+                    width, "the filter leaves no line; ", keycap(self.app, "cockpit.filter"), " changes it"
+                )
             if self.model.level == "quiet":
-                return [[("nothing but polls so far; ", "dim"), ("v", "key"), (" shows them", "dim")]]
-            return [[("no line of this level; ", "dim"), ("v", "key"), (" goes on to the next", "dim")]]
+                return _sentence(width, "nothing but polls so far; ", keycap(self.app, "cockpit.level"), " shows them")
+            return _sentence(
+                width, "no line of this level; ", keycap(self.app, "cockpit.level"), " goes on to the next"
+            )
         note = server.facts.get("log_note")
         if not note and server.info.log_path is None:
             note = "this server's log was not found: it writes to a terminal or a pipe"
@@ -186,11 +195,40 @@ class LogView(Panel, can_focus=True):
 
     def chosen_text(self) -> str:
         """The marked row, or all rows in view."""
+        if self.marked is not None:
+            return self.model.rows[self.marked].text
+        return "\n".join(line.text for line in self.model.window(self.height)[1])
+
+    @property
+    def marked(self) -> int | None:
+        """The marked row, where it is in view."""
         top, shown = self.model.window(self.height)
         hit = self.model.hit
-        if hit is not None and top <= hit < top + len(shown):
-            return self.model.rows[hit].text
-        return "\n".join(line.text for line in shown)
+        return hit if hit is not None and top <= hit < top + len(shown) else None
+
+    def chosen_record(self) -> list[LogLine]:
+        """All rows of the record of the marked row, else of the last row in view; none of an empty log."""
+        top, shown = self.model.window(self.height)
+        first = last = self.marked if self.marked is not None else top + len(shown) - 1
+        rows = self.model.rows
+        while first > 0 and rows[first].continues:
+            first -= 1
+        while last + 1 < len(rows) and rows[last + 1].continues:
+            last += 1
+        return rows[first : last + 1]
+
+    def on_click(self, event: events.Click) -> None:
+        """Mark the row and hold the log still at it; a second click shows all of it."""
+        top, shown = self.model.window(self.height)
+        row = event.y - 1
+        if not 0 <= row < len(shown):
+            return
+        again = self.model.hit == top + row
+        self.model.pause(self.height)
+        self.model.hit = top + row
+        self.redraw()
+        if again:
+            self.post_message(self.Opened())
 
     def next_level(self) -> None:
         """All but polls, everything, warnings and errors, errors."""
@@ -203,6 +241,8 @@ class LogView(Panel, can_focus=True):
         self.note = self.model.search(text)
         if text:
             self.find(-1)
+        else:
+            self.left = 0
         self.redraw()
 
     def filter(self, text: str) -> None:
@@ -215,13 +255,21 @@ class LogView(Panel, can_focus=True):
         """Next or previous match; without a search the next or previous error."""
         self._feed()
         found, model = self.model.find(step, self.height), self.model
-        on = "; o reads the file" if self.older.possible and model.more_above else ""
+        on = f"; {key_of(self.app, 'cockpit.older')} reads the file" if self.older.possible and model.more_above else ""
         if not found:
             what = "no error" if model.pattern is None else "no match"
             self.note = f"{what} in memory{on}" if on else f"{what} in the log"
         else:
             self.note = "" if not model.around else "on from the begin" if step > 0 else f"on from the end{on}"
+            self._into_view()
         self.redraw()
+
+    def _into_view(self) -> None:
+        """Move sideways only where the match would be out of sight."""
+        model, width = self.model, max(1, self.inner_size().width)
+        found = model.pattern.search(model.rows[model.hit].text) if model.pattern and model.hit is not None else None
+        if found is not None and not self.left <= found.start() < self.left + width - 1:
+            self.left = 0 if found.start() < width - 1 else min(MAX_CELLS, found.start() - width // 3)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Three lines."""
@@ -232,6 +280,10 @@ class LogView(Panel, can_focus=True):
         """Three lines."""
         event.stop()
         self.action_scroll(3)
+
+
+def _sentence(width: int, before: str, key: Span, after: str) -> list[Row]:
+    return list(wrap_row([(before, "dim"), key, (after, "dim")], width))
 
 
 def _numbers(text: str, figures: frozenset[float]) -> list[Span]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from textual import events
 
 from tokpit.ui import figures
+from tokpit.ui.actions import key_of
 from tokpit.ui.text import Row, Span, row_width, safe
 from tokpit.ui.view import View
 from tokpit.ui.widgets.panel import Panel
@@ -55,7 +56,15 @@ class TimeBar(Panel):
             (f" {_clock(self.view.now())} ", "bold"),
             (f" {figures.duration(back)} ago ", "fg"),
         ]
-        return [*row, *_keys((("[ ]", "move"), ("{ }", "further"), ("space", "go on")), width - row_width(row))]
+        keys = (
+            (self._shown("earlier", "later"), "move"),
+            (self._shown("much earlier", "much later"), "further"),
+            (self._shown("pause"), "go on"),
+        )
+        return [*row, *_keys(keys, width - row_width(row))]
+
+    def _shown(self, *names: str) -> str:
+        return " ".join(key_of(self.app, f"cockpit.{name}") for name in names)
 
     def _replay(self, width: int) -> Row:
         player = self.view.player
@@ -68,7 +77,12 @@ class TimeBar(Panel):
             (f" {_clock(self.view.now() if self.view.host else player.position)} ", "bold"),
             (f" {place}  ×{player.speed:g} ", "fg"),
         ]
-        keys = _keys((("space", "pause"), ("[ ]", "move"), ("< >", "speed")), width - row_width(row) - 14)
+        shown = (
+            (self._shown("pause"), "pause"),
+            (self._shown("earlier", "later"), "move"),
+            (self._shown("slower", "quicker"), "speed"),
+        )
+        keys = _keys(shown, width - row_width(row) - 14)
         room = max(0, width - row_width(row) - row_width(keys) - 2)
         share = (player.position - summary.start) / max(1e-9, summary.end - summary.start)
         self._bar = (row_width(row), room)

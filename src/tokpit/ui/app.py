@@ -37,6 +37,12 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
     CSS = """
     Screen { background: $background; color: $foreground; }
     Toast { background: $panel; }
+    DataTable { background: $background; }
+    DataTable:focus { background-tint: $background 0%; }
+    DataTable > .datatable--header { background: $background; color: $text-muted; text-style: none; }
+    DataTable:focus > .datatable--cursor, DataTable > .datatable--cursor,
+    OptionList:focus > .option-list--option-highlighted {
+        background: $primary 30%; color: $foreground; text-style: bold; }
     Input > .input--placeholder { color: $text-muted; text-style: italic; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -218,7 +218,7 @@ async def test_resizing_folds_and_unfolds() -> None:
     session = Recorder()
     fill(session.store)
     async with console(session, (200, 60)) as pilot:
-        await shows(pilot, "acceptance", "╭─ hosts")
+        await shows(pilot, "acceptance", "╭▸ hosts")
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: "╭" not in text(pilot))
         assert "accept" in text(pilot)

@@ -27,7 +27,8 @@ import tempfile
 import termios
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -169,20 +170,20 @@ def first_paint(folder: Path, peers: Peers) -> dict[str, object]:
     return found
 
 
-def _server(folder: Path, rate: int) -> subprocess.Popen[bytes]:
+def _server(folder: Path, rate: int, *, hybrid: bool = False) -> subprocess.Popen[bytes]:
     from tmux_screen import stand_in
 
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
-    return stand_in(folder, rate=rate, port=port)
+    return stand_in(folder, rate=rate, port=port, hybrid=hybrid)
 
 
 def _count(folder: Path) -> int:
     """Lines that the server has written: the number in the last whole one."""
     with (folder / "server.log").open("rb") as log:
         log.seek(max(0, log.seek(0, 2) - 4096))
-        return int(re.findall(rb"#token: (\d+)", log.read())[-2])
+        return int(re.findall(rb"token: (\d+)", log.read())[-2])
 
 
 def _only(folder: Path, screen: Screen) -> None:
@@ -191,12 +192,12 @@ def _only(folder: Path, screen: Screen) -> None:
 
 
 def flood(folder: Path, peers: Peers, rate: int = 20_000, presses: int = 200) -> dict[str, object]:
-    """Keys while a log of so many lines/s streams from this machine (no SSH between), the ring being kept.
+    """Keys while a log of so many lines/s streams, the ring being kept: from this machine's file, the same through a
+    real sshd, and with the longer lines of a hybrid model with drafts.
 
-    The peers read the same file, each after the one before has ended: lnav's histogram and back, toolong's field for a
+    The peers read the first file, each after the one before has ended: lnav's histogram and back, toolong's field for a
     search.
     """
-    server = _server(folder, rate)
     log = str(folder / "server.log")
     programs: dict[str, tuple[list[str], Sequence[Key]]] = {"tokpit": (tokpit("local"), OURS)}
     if lnav := peers.get("lnav"):
@@ -204,22 +205,37 @@ def flood(folder: Path, peers: Peers, rate: int = 20_000, presses: int = 200) ->
     if toolong := peers.get("toolong"):
         programs["toolong"] = ([toolong, log], (("\x06", b"Regex"), ("\x1b", b"")))
     found: dict[str, object] = {}
-    try:
+    with _running(folder, rate):
         for name, (words, keys) in programs.items():
-            screen = Screen(words, folder)
-            try:
-                _only(folder, screen)
-                screen.drain(5)
-                cpu, since, before = screen.cpu_s(), time.monotonic(), _count(folder)
-                took = keys_to_paint(screen, presses, keys)
-                seconds = time.monotonic() - since
-                found[name] = {
-                    "lines_per_s": round((_count(folder) - before) / seconds), "key_to_paint": took,
-                    "cpu_of_a_core": round((screen.cpu_s() - cpu) / seconds, 2), "rss_mb": round(screen.rss_mb()),
-                }  # fmt: skip
-            finally:
-                screen.close()
-        return found
+            found[name] = _under_flood(folder, words, keys, presses)
+        with _reached(folder):
+            found["tokpit over ssh"] = _under_flood(folder, tokpit("far"), OURS, presses)
+    with _running(folder, rate, hybrid=True):
+        found["tokpit, hybrid model"] = _under_flood(folder, tokpit("local"), OURS, presses)
+    return found
+
+
+def _under_flood(folder: Path, words: list[str], keys: Sequence[Key], presses: int) -> dict[str, object]:
+    screen = Screen(words, folder)
+    try:
+        _only(folder, screen)
+        screen.drain(5)
+        cpu, since, before = screen.cpu_s(), time.monotonic(), _count(folder)
+        took = keys_to_paint(screen, presses, keys)
+        seconds = time.monotonic() - since
+        return {
+            "lines_per_s": round((_count(folder) - before) / seconds), "key_to_paint": took,
+            "cpu_of_a_core": round((screen.cpu_s() - cpu) / seconds, 2), "rss_mb": round(screen.rss_mb()),
+        }  # fmt: skip
+    finally:
+        screen.close()
+
+
+@contextmanager
+def _running(folder: Path, rate: int, *, hybrid: bool = False) -> Iterator[None]:
+    server = _server(folder, rate, hybrid=hybrid)
+    try:
+        yield
     finally:
         server.kill()
         server.wait()
@@ -253,8 +269,11 @@ def memory(
     folder: Path, peers: Peers, lines: int = 10_000_000, rate: int = 40_000, within: float = 560.0
 ) -> dict[str, object]:
     """Memory after so many lines."""
-    server = _server(folder, rate)
-    screen = Screen(tokpit("local"), folder)
+    with _running(folder, rate):
+        return _memory(Screen(tokpit("local"), folder), folder, lines, within)
+
+
+def _memory(screen: Screen, folder: Path, lines: int, within: float) -> dict[str, object]:
     try:
         _only(folder, screen)
         started, seen, number = time.monotonic(), b"", 0
@@ -271,8 +290,6 @@ def memory(
         }  # fmt: skip
     finally:
         screen.close()
-        server.kill()
-        server.wait()
 
 
 def fleet(folder: Path, peers: Peers, hosts: int = 64, seconds: float = 40.0) -> dict[str, object]:
@@ -403,29 +420,37 @@ class Relay(threading.Thread):
                 ready.notify()
 
 
-def link(folder: Path, peers: Peers, rtt_s: float = 0.2, mbit: float = 1.0, rate: int = 100) -> dict[str, object]:
-    """A real sshd behind 200 ms and 1 Mbit/s; a server whose log grows by 100 lines/s."""
+@contextmanager
+def _reached(folder: Path, relay: Callable[[int], Relay] | None = None) -> Iterator[Relay | None]:
+    """This machine as the host `far`, through a real sshd, behind a relay where one is made."""
     from sshd import Sshd
 
-    server = _server(folder, rate)
     with Sshd.start(folder) as sshd:
-        relay = Relay(sshd.port, rtt_s / 2, mbit * 1e6 / 8)
-        relay.start()
-        sshd.write_known_hosts(sshd.host_key_line(f"[127.0.0.1]:{relay.port}"))
-        spec = sshd.spec(port=relay.port)
+        between = relay(sshd.port) if relay else None
+        if between is not None:
+            between.start()
+            sshd.write_known_hosts(sshd.host_key_line(f"[127.0.0.1]:{between.port}"))
+        spec = sshd.spec(port=between.port) if between is not None else sshd.spec()
         config = folder / "config"
         config.mkdir(exist_ok=True)
         rows = {"address": spec.address, "port": spec.port, "user": spec.user, "known_hosts": spec.known_hosts}
         body = "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows.items() if value is not None)
         keys = json.dumps(list(spec.identity_files))
         (config / "hosts.toml").write_text(f"[hosts.far]\n{body}identity_files = {keys}\n")
+        yield between
+
+
+def link(folder: Path, peers: Peers, rtt_s: float = 0.2, mbit: float = 1.0, rate: int = 100) -> dict[str, object]:
+    """A real sshd behind 200 ms and 1 Mbit/s; a server whose log grows by 100 lines/s."""
+    with _running(folder, rate), _reached(folder, lambda port: Relay(port, rtt_s / 2, mbit * 1e6 / 8)) as relay:
+        assert relay is not None
         screen = Screen(tokpit("far"), folder)
         try:
             found = {"first_paint_s": round(screen.until(b"tokpit "), 2)}
             screen.until(b"Decode batch", 120)
             found["log_there_s"] = round(time.monotonic() - screen.began, 2)
             screen.drain(10)
-            before, since, sent = relay.down, time.monotonic(), 0
+            before, since = relay.down, time.monotonic()
             sent = sum(n for _, n in screen.drain(30))
             took = time.monotonic() - since
             found["kbit_per_s_from_host"] = round((relay.down - before) * 8 / took / 1000, 1)
@@ -433,8 +458,6 @@ def link(folder: Path, peers: Peers, rtt_s: float = 0.2, mbit: float = 1.0, rate
             return {**found, "key_to_paint": keys_to_paint(screen, 60)}
         finally:
             screen.close()
-            server.kill()
-            server.wait()
 
 
 PARTS = {"first-paint": first_paint, "flood": flood, "idle": idle, "memory": memory, "fleet": fleet, "link": link}

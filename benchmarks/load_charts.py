@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import load_peers
-from console import TICKS, Screen
+from console import TICKS, Screen, tokpit
 from load_peers import LONGEST_S, PORT, URL, Load, own_environment
 from load_truth import get
 
@@ -51,11 +51,12 @@ def stored(folder: Path) -> list[dict[str, Any]]:
 
 def console(folder: Path) -> tuple[float, float]:
     """CPU seconds until the level begins, and until it is over and drawn."""
-    screen = Screen(["-m", "tokpit", "local"], folder, (160, 48))
+    screen = Screen(tokpit("local"), folder, (160, 48))
     try:
-        screen.until(str(PORT).encode())
-        screen.press("s")
-        screen.until(b"output tokens")
+        for marker, key in ((str(PORT), "s"), ("output tokens", "")):
+            if screen.until(marker.encode()) == float("inf"):
+                raise RuntimeError(f"the console never showed {marker!r}")
+            screen.press(key)
         for text in (str(LEVEL.concurrency), str(LEVEL.requests), str(LEVEL.tokens)):
             screen.drain(0.5)
             screen.press("\x05\x15")

@@ -88,14 +88,17 @@ class Terminal:
         raise AssertionError("no tokpit runs:\n" + self.text())
 
 
-def stand_in(folder: Path, *, rate: int, port: int) -> subprocess.Popen[bytes]:
-    """A process that tokpit takes for an SGLang server: its command line, and a log that grows by `rate` lines/s."""
+def stand_in(folder: Path, *, rate: int, port: int, hybrid: bool = False) -> subprocess.Popen[bytes]:
+    """A process that tokpit takes for an SGLang server: its command line, and a log that grows by `rate` lines/s.
+
+    `hybrid`: its lines are those of a model with recurrent layers and drafts, twice as long.
+    """
     package = folder / "sglang"
     package.mkdir(exist_ok=True)
     (package / "__init__.py").touch()
     (package / "launch_server.py").write_text(_WRITER)
     words = [sys.executable, "-m", "sglang.launch_server", "--model-path", "/m/Flood-1B", "--port", str(port)]
-    env = {**os.environ, "PYTHONPATH": str(folder), "RATE": str(rate)}
+    env = {**os.environ, "PYTHONPATH": str(folder), "RATE": str(rate), "HYBRID": "1" if hybrid else ""}
     with (folder / "server.log").open("wb") as out:
         return subprocess.Popen(words, stdout=out, stderr=out, env=env, cwd=folder)
 
@@ -105,15 +108,23 @@ import os, sys, time
 rate = int(os.environ["RATE"])
 out = open(1, "wb", buffering=0)
 out.write(b"[2026-11-30 07:00:00] The server is fired up and ready to roll!\n")
+line = (
+    b"[%s TP0] Decode batch, #running-req: 7, #token: %d, token usage: 0.17, cuda graph: True, "
+    b"gen throughput (token/s): 301.50, #queue-req: 0\n"
+)
+if os.environ["HYBRID"]:
+    line = (
+        b"[%s TP0] Decode batch, #running-req: 7, #full token: %d, full token usage: 0.17, mamba num: 14, "
+        b"mamba usage: 0.22, accept len: 3.12, accept rate: 0.78, cuda graph: True, "
+        b"gen throughput (token/s): 301.50, #queue-req: 0\n"
+    )
 began, written = time.monotonic(), 0
 parent = os.getppid()
 while os.getppid() == parent:
     due = int((time.monotonic() - began) * rate) - written
     if due > 0:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S").encode()
-        out.write(b"".join(
-            b"[%s TP0] Decode batch, #running-req: 7, #token: %d, token usage: 0.17, cuda graph: True, "
-            b"gen throughput (token/s): 301.50, #queue-req: 0\n" % (stamp, written + n) for n in range(due)))
+        out.write(b"".join(line % (stamp, written + n) for n in range(due)))
         written += due
     time.sleep(0.02)
 """

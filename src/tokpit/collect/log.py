@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Sequence
 
@@ -241,19 +242,13 @@ class LogReader:
 
     def _samples(self, records: Sequence[LogRecord], times: Sequence[float | None]) -> None:
         """One sample a moment: of lines that came together the last one that tells a figure counts."""
-        at: float | None = None
-        told: dict[str, float] = {}
-        for record, t in zip(records, times, strict=True):
-            values = self._grammar.sample(record)
-            if not values or t is None:
-                continue
-            if told and t != at:
-                self._sink(Sample(self._server.id, at or t, "log", told))
-                told = {}
-            at = t
-            told.update(values)
-        if told and at is not None:
-            self._sink(Sample(self._server.id, at, "log", told))
+        start = 0
+        for t, moment in itertools.groupby(times):
+            end = start + len(tuple(moment))
+            values = self._grammar.samples(records[start:end])
+            if values and t is not None:
+                self._sink(Sample(self._server.id, t, "log", values))
+            start = end
 
     def _learn(self, records: Sequence[LogRecord], now: float) -> None:
         """Facts are the figures of start milestones: caps, slots, sizes of weights and pools."""

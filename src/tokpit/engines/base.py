@@ -147,6 +147,10 @@ class Grammar(Protocol):
         """Metric values (tags of domain.metrics) that this record stands for, gated: empty where it would mislead."""
         ...
 
+    def samples(self, records: Sequence[LogRecord]) -> dict[str, float]:
+        """The same of records that came together: of each metric the newest value."""
+        ...
+
 
 @runtime_checkable
 class Engine(Protocol):

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
+from textual.color import Color
 from textual.content import Content
+from textual.filter import LineFilter
 from textual.strip import Strip
 
 from tokpit.domain.text import sanitize
@@ -146,6 +148,25 @@ def under_cursor(row: Row, width: int) -> list[Span]:
     return [*marked, (" " * max(0, width - row_width(row)), "cursor")]
 
 
+class Line(Strip):
+    """A strip that is never kept in its own cache: rings live until the collector finds them, a frame's at once."""
+
+    __slots__ = ()
+
+    def divide(self, cuts: Iterable[int]) -> Sequence[Strip]:
+        """Itself, where nothing is cut; else as strips are."""
+        cuts = list(cuts)
+        return [self] if cuts == [self.cell_length] else super().divide(cuts)
+
+    def apply_filter(self, filter: LineFilter, background: Color) -> Strip:  # noqa: A002 - Textual's own name
+        """As strips are, but a line again."""
+        cached = self._filter_cache.get((filter, background))
+        if cached is None:
+            cached = Line(filter.apply(self._segments, background), self.cell_length)
+            self._filter_cache[(filter, background)] = cached
+        return cached
+
+
 def to_strip(row: Row, width: int, palette: Palette) -> Strip:
     """The row as exactly `width` cells on the palette's background."""
     segments = []
@@ -160,4 +181,4 @@ def to_strip(row: Row, width: int, palette: Palette) -> Strip:
         left -= cells
     if left > 0:
         segments.append(Segment(" " * left, palette["fg"]))
-    return Strip(segments, width)
+    return Line(segments, width)

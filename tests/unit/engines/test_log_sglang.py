@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tokpit.engines.sglang.grammar import new
 
@@ -243,3 +245,35 @@ def test_a_head_glued_to_the_end_of_a_bar_is_a_record_of_its_own():
     bar = "Loading safetensors checkpoint shards: 100% Completed | 3/3 [00:09<00:00,  3.1s/it]"
     _, records = feed(f"{bar}[2026-08-03 10:00:00 TP0] Load weight end. elapsed=9.10 s, type=X, mem usage=3.00 GB.")
     assert [r.kind for r in records] == ["progress.load_shards", "milestone.load_end"]
+
+
+LINES = st.one_of(
+    st.builds(
+        decode,
+        st.integers(0, 200).map(lambda s: f"10:{s // 60:02d}:{s % 60:02d}"),
+        st.floats(0, 900),
+        running=st.integers(0, 9),
+        ranks=st.sampled_from(["", " DP0", " DP1 TP0"]),
+        queue=st.integers(0, 3),
+        spec=st.sampled_from(["", "accept len: 2.50, accept rate: 0.50, "]),
+    ),
+    st.builds(prefill, st.integers(0, 59).map(lambda s: f"10:01:{s:02d}"), running=st.integers(0, 2)),
+    st.sampled_from(["[2026-08-03 10:02:00] Load weight begin.", "words"]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(lines=st.lists(LINES, max_size=30), after=LINES)
+def test_lines_that_came_together_tell_the_newest_of_each_figure_and_leave_the_reader_as_one_by_one(lines, after):
+    one, all_at_once = new(), new()
+    newest: dict[str, float] = {}
+    records = []
+    for line in lines:
+        for record in one.feed(line):
+            newest.update(one.sample(record))
+        records += all_at_once.feed(line)
+    told = all_at_once.samples(records)
+    assert told.items() <= newest.items()
+    # A rate is left out where the last line's is gated, a figure where the last line has none.
+    assert set(newest) - set(told) <= {"gen_tps", "step_ms", "accept_len", "accept_rate"}
+    assert [one.sample(r) for r in one.feed(after)] == [all_at_once.sample(r) for r in all_at_once.feed(after)]

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from console_feed import ARGV, HOST, fill, launch, run, server, sweep, text_line
 from tokpit.domain.hostspec import HostSpec
-from tokpit.domain.records import ActionRecord, LogBatch, Record, ServersRecord
+from tokpit.domain.records import ActionRecord, LogBatch, LogRecord, Record, ServersRecord
 from tokpit.domain.text import mask_secrets
 from tokpit.errors import StoreError, UsageError
 from tokpit.ops.records.recording import cut, moment
 from tokpit.store.live import LiveStore
 from tokpit.store.past import state
+from tokpit.store.recording import writer
 from tokpit.store.recording.format import Decoder, Encoder, Head, suspicious
 from tokpit.store.recording.reader import Clocks, Recording
 from tokpit.store.recording.writer import SEGMENT_S, FileSink, Ring, join, segments
@@ -81,13 +82,57 @@ def test_no_secret_is_in_the_file(tmp_path: Path) -> None:
 
 @given(st.text(alphabet="abkpstweinor_-=: \"'APIKEYTOKNSCRWDſKİıi", max_size=60))
 def test_a_line_that_is_spared_the_search_for_secrets_holds_none(text: str) -> None:
-    if not suspicious(msgspec.json.encode({"text": text})):
-        assert mask_secrets(text) == text
+    for form in (text, msgspec.json.encode({"text": text}).decode()):
+        if not suspicious(form):
+            assert mask_secrets(text) == text
+
+
+@given(st.lists(st.text(alphabet="abkpstweinor_-=: \"'APIKEYTOKNSCRWDſKİıi", max_size=60), max_size=5))
+def test_lines_of_a_batch_are_masked_each_as_it_would_be_alone(texts: list[str]) -> None:
+    records = tuple(LogRecord(n, "text", text, lines=(f"INFO {text}",)) for n, text in enumerate(texts, 1))
+    line = Decoder().line(Encoder().record(T0, LogBatch("s", T0, records)))
+    back = Decoder().record(line)
+    assert isinstance(back, LogBatch)
+    assert [(one.text, *one.lines) for one in back.records] == [
+        (mask_secrets(text), mask_secrets(f"INFO {text}")) for text in texts
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "(APIServer pid=41) INFO 08-03 10:00:00 [loggers.py:271] Engine 000: Avg prompt throughput: 1.0 tokens/s",
+        "Decode batch, #running-req: 8, #full token: 9, full token usage: 0.31, cuda graph: True",
+        '{"full_token_usage":0.31,"full_tokens":9,"new_tokens":1}',
+    ],
+)
+def test_what_most_lines_of_a_server_hold_is_not_taken_for_a_secret(line: str) -> None:
+    assert not suspicious(line)
+
+
+def test_the_writer_rests_between_slices_so_that_a_screen_is_drawn_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, rests = [0.0], []
+
+    def later() -> float:
+        clock[0] += 0.003  # each look at the clock finds that a record took so long
+        return clock[0]
+
+    monkeypatch.setattr(writer.time, "monotonic", later)
+    monkeypatch.setattr(writer.time, "sleep", rests.append)
+    sink = FileSink(tmp_path / "a.tokrec")
+    sink.begin(T0, HEAD, [])
+    sink.write([(T0, LogBatch("s", T0, (text_line(n, "a line"),))) for n in range(50)], 0)
+    sink.close(T0)
+    assert len(rests) == 50
+    assert min(rests) > 0.005
 
 
 @pytest.mark.parametrize("secret", ["--api-key sk1", "hf_token='sk1'", "X_API_KEY=sk1", "Authorization: Basic sk1"])
 def test_known_forms_of_secrets_are_searched_for(secret: str) -> None:
-    assert suspicious(msgspec.json.encode({"text": secret}))
+    assert suspicious(secret)
+    assert suspicious(msgspec.json.encode({"text": secret}).decode())
 
 
 def test_a_file_cut_off_anywhere_gives_what_is_there_and_says_so(tmp_path: Path) -> None:

@@ -78,6 +78,17 @@ class LineGrammar(ABC):
         """Kind and further fields of a message; what it does not know goes to `extras`."""
 
     @abstractmethod
+    def sample(self, record: LogRecord) -> dict[str, float]:
+        """Metric values after this record."""
+
+    def samples(self, records: Sequence[LogRecord]) -> dict[str, float]:
+        """Metric values after records that came together: of each the newest."""
+        out: dict[str, float] = {}
+        for record in records:
+            out.update(self.sample(record))
+        return out
+
+    @abstractmethod
     def _failure(self, message: str) -> Found | None:
         """What kind of failure an exception line is."""
 

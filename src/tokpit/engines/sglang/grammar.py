@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from tokpit.domain.records import LogRecord, Value
 from tokpit.domain.text import mask_secrets
@@ -69,6 +70,10 @@ class SglangGrammar(LineGrammar):
     def sample(self, record: LogRecord) -> dict[str, float]:
         """Server-wide values after this record: see sampling.Sampler."""
         return self._sampler.sample(record)
+
+    def samples(self, records: Sequence[LogRecord]) -> dict[str, float]:
+        """Those after records that came together: see sampling.Sampler."""
+        return self._sampler.samples(records)
 
     def _fast(self, text: str, start: int, line: str) -> LogRecord | None:
         """Statistics, access lines and dull text with the usual head or none, which is most of a log."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from tokpit.domain.records import LogRecord, Value
@@ -35,6 +36,21 @@ class _Rank:
         self.gated = False
         self.decoded = False
         self.values: dict[str, float] = {}
+        self.unread: Mapping[str, Value] | None = None
+        """Fields of the newest decode line, until they are wanted as `values`."""
+
+    def read(self) -> None:
+        """`values` of the newest decode line."""
+        if self.unread is None:
+            return
+        values: dict[str, float] = {}
+        for tag, names in _TAGS:
+            for name in names:
+                value = self.unread.get(name)
+                if isinstance(value, (int, float)):
+                    values[tag] = float(value)
+                    break
+        self.values, self.unread = values, None
 
     def polluted(self, t: float | None) -> bool:
         """Whether the rate of a decode line at `t` includes time in which nothing ran."""
@@ -72,7 +88,7 @@ class Sampler:
         """Server-wide values after this record; empty for records that carry none."""
         kind = record.kind
         if kind == "decode_batch":
-            return self._decode(record)
+            return self._together(self._decode(record))
         if kind == "prefill_batch":
             return self._prefill(record)
         if kind == "failure.retract":
@@ -81,6 +97,26 @@ class Sampler:
         if kind.startswith("milestone."):
             return self._milestone(record)
         return {}
+
+    def samples(self, records: Sequence[LogRecord]) -> dict[str, float]:
+        """Server-wide values after records that came together, of each the newest.
+
+        Each decode line is judged, but only the last of each rank before a line of another sort is read: in a flood
+        that is one of hundreds.
+        """
+        out: dict[str, float] = {}
+        decoded, t = False, None
+        for record in records:
+            if record.kind == "decode_batch":
+                decoded, t = True, self._decode(record)
+            elif record.kind in _TELLING or record.kind.startswith("milestone."):
+                if decoded:
+                    out.update(self._together(t))
+                    decoded = False
+                out.update(self.sample(record))
+        if decoded:
+            out.update(self._together(t))
+        return out
 
     def _milestone(self, record: LogRecord) -> dict[str, float]:
         self._starting = record.kind != "milestone.ready" or self._starting
@@ -99,28 +135,23 @@ class Sampler:
             rank = self._ranks[key] = _Rank(fresh=self._starting)
         return rank
 
-    def _decode(self, record: LogRecord) -> dict[str, float]:
+    def _decode(self, record: LogRecord) -> float | None:
+        """Take in a decode line; its time."""
         rank, fields = self._rank(record), record.fields
         t = self._clock.seconds(fields.get("ts"))
         rank.gated = rank.polluted(t) or rank.silent(t)
         if not rank.gated and t is not None and rank.t is not None and t > rank.t:
             rank.gaps.append(t - rank.t)
         rank.fresh = rank.idle_seen = False
-        rank.t, rank.decoded = t, True
-        rank.values = values = {}
-        for tag, names in _TAGS:
-            for name in names:
-                value = fields.get(name)
-                if isinstance(value, (int, float)):
-                    values[tag] = float(value)
-                    break
-        return self._together(t)
+        rank.t, rank.decoded, rank.unread = t, True, fields
+        return t
 
     def _together(self, now: float | None) -> dict[str, float]:
         ranks = [r for r in self._ranks.values() if r.decoded and (now is None or r.t is None or now - r.t <= _STALE_S)]
         out: dict[str, float] = {}
         rated = True
         for rank in ranks:
+            rank.read()
             for tag, value in rank.values.items():
                 if tag in _LARGEST:
                     out[tag] = max(value, out.get(tag, value))
@@ -158,6 +189,7 @@ class Sampler:
         rank, fields = self._rank(record), record.fields
         t = self._clock.seconds(fields.get("ts"))
         before, rank.prefill_t = rank.prefill_t, t
+        rank.read()
         idle = fields.get("running_reqs") == 0
         rank.idle_seen = rank.idle_seen or idle
         if fields.get("probe"):
@@ -193,5 +225,7 @@ _TAGS = (
     ("gen_tps", ("gen_tps",)),
 )
 """Tags of a decode line and the fields that they are read from, the first that it carries."""
+_TELLING = frozenset({"prefill_batch", "failure.retract"})
+"""Kinds beside decode lines and milestones that carry values."""
 _LARGEST = frozenset({"kv_usage", "swa_usage", "state_usage"})
 _SPECULATION = frozenset({"accept_len", "accept_rate"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -91,24 +91,30 @@ def public(spec: HostSpec) -> HostSpec:
     )
 
 
-_HINTS = (
-    b"api", b'token"', b"token=", b"_token", b"--hf", b"--auth", b"--admin", b"secret", b"passw", b"authorization",
-    "\u017f".encode(), "\u212a".encode(), "\u0131".encode(), "\u0130".encode(),
-)  # fmt: skip
-"""A line without any of these holds nothing that `masked` would change: most lines are spared the search.
-
-The last four are letters that regular expressions without regard to case take for s, k and i.
-"""
+_WORDS = ("token=", 'token"', "secret", "passw", "authorization")
+_KEYS = {
+    start: tuple(start + between + word for between in ("", "-", "_") for word in ("key", "token"))
+    for start in ("api", "hf", "auth")
+}
+_FOLDED = "\u017f\u212a\u0131\u0130"
+"""Letters that regular expressions without regard to case take for s, k and i."""
 _ENCODER = msgspec.json.Encoder()
 
 
-def suspicious(raw: bytes) -> bool:
-    """Whether a secret may be in it."""
-    low = raw.lower()
-    for hint in _HINTS:  # noqa: SIM110 - asked of every line of a flood; a generator would double its cost
-        if hint in low:
+def suspicious(text: str) -> bool:
+    """Whether a secret may be in it: text without any of these words holds nothing that `masked` would change.
+
+    It spares most lines of a flood the search. `api` alone would not: it is in `APIServer`, with which each line of a
+    vLLM server begins, and `_token` is in the names of figures.
+    """
+    low = text.lower()
+    for word in _WORDS:
+        if word in low:
             return True
-    return False
+    for start, whole in _KEYS.items():
+        if start in low and any(word in low for word in whole):
+            return True
+    return not text.isascii() and any(letter in text for letter in _FOLDED)
 
 
 class Encoder:
@@ -130,14 +136,14 @@ class Encoder:
             self._levels[record.id] = record.levels
             record = msgspec.structs.replace(record, levels=record.levels[known:])
         if isinstance(record, LogBatch):
-            record = msgspec.structs.replace(record, records=tuple(_short(record.records)))
-        raw = _ENCODER.encode(record)
-        if suspicious(raw):
-            if isinstance(record, LogBatch):
+            records = record.records
+            if any(map(_odd, records)) or suspicious("\n".join(map(_whole, records))):
                 # Line by line: a secret in one of thousands must not make the others slow.
-                record = msgspec.structs.replace(record, records=tuple(_clean(one) for one in record.records))
-                raw = _ENCODER.encode(record)
-            else:
+                records = tuple(map(_clean, records))
+            raw = _ENCODER.encode(msgspec.structs.replace(record, records=tuple(map(_short, records))))
+        else:
+            raw = _ENCODER.encode(record)
+            if suspicious(raw.decode()):
                 raw = _ENCODER.encode(masked(msgspec.to_builtins(record)))
         return _line(_NAMES[type(record)], at, raw, known)
 
@@ -155,14 +161,26 @@ def _line(kind: str, at: float, raw: bytes, known: int = 0) -> bytes:
     return f'{{"k":"{kind}","at":{at:.3f}{extra},"r":'.encode() + raw + b"}\n"
 
 
-def _short(records: Iterable[LogRecord]) -> Iterable[LogRecord]:
-    """A record of one line without that line: its text is the same."""
-    for record in records:
-        yield msgspec.structs.replace(record, lines=()) if record.lines == (record.text,) else record
+def _short(record: LogRecord) -> LogRecord:
+    """A record of one line without that line, where its text is the same."""
+    return msgspec.structs.replace(record, lines=()) if record.lines == (record.text,) else record
+
+
+def _odd(record: LogRecord) -> bool:
+    """Whether it holds more than one line and what was read from it."""
+    return bool(record.extras) or len(record.lines) > 1
+
+
+def _whole(record: LogRecord) -> str:
+    """All that a record which is not odd holds as text; its fields are parts of it."""
+    if not record.lines:
+        return record.text
+    line = record.lines[0]
+    return line if line.endswith(record.text) else f"{line}\n{record.text}"
 
 
 def _clean(record: LogRecord) -> LogRecord:
-    if not suspicious(_ENCODER.encode(record)):
+    if not suspicious(_ENCODER.encode(record).decode() if _odd(record) else _whole(record)):
         return record
     clean: LogRecord = msgspec.convert(masked(msgspec.to_builtins(record)), LogRecord)
     return clean

@@ -17,6 +17,9 @@ from tokpit.store.recording.format import SUFFIX, Encoder, Head
 SEGMENT_S = 60.0
 SEGMENT_BYTES = 8 << 20
 _SLICE_S = 0.002
+_REST = 2.0
+"""Rest after a slice of that much work, as a multiple of it: two threads that want the interpreter get half of it each,
+so that a screen drawn meanwhile would take twice its time."""
 _LEVEL = 3
 """zlib's: twice as quick as the default, a tenth larger on logs."""
 
@@ -40,8 +43,9 @@ class Member:
         since = time.monotonic()
         for at, record in records:
             self._put(self._encoder.record(at, record))
-            if time.monotonic() - since > _SLICE_S:
-                time.sleep(0)  # the screen's thread goes first
+            took = time.monotonic() - since
+            if took > _SLICE_S:
+                time.sleep(min(took, 2 * _SLICE_S) * _REST)
                 since = time.monotonic()
         if missed:
             self._put(self._encoder.gap(at, missed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -87,12 +88,13 @@ class LogModel:
             return 0
         count = min(ring.seen - self._seen, len(ring.records))
         fresh: list[LogLine] = []
-        for index in range(len(ring.records) - count, len(ring.records)):
-            fresh += split(ring.records[index])
+        for record in reversed(list(itertools.islice(reversed(ring.records), count))):
+            fresh += split(record)
         self._seen = ring.seen
         self._all += fresh
-        self.polls += sum(line.poll for line in fresh)
-        shown = [line for line in fresh if self._shows(line)]
+        polls = sum(line.poll for line in fresh)
+        self.polls += polls
+        shown = fresh if self._whole or (self._plain and not polls) else [line for line in fresh if self._shows(line)]
         if self.rows is not self._all:
             self.rows += shown
         if not self.follow:
@@ -122,6 +124,11 @@ class LogModel:
     def _whole(self) -> bool:
         """Whether every row is shown."""
         return self.level == "all" and self.kept is None
+
+    @property
+    def _plain(self) -> bool:
+        """Whether every row but polls is shown."""
+        return self.level == "quiet" and self.kept is None
 
     def _again(self, here: int) -> None:
         self.rows = self._all if self._whole else [line for line in self._all if self._shows(line)]
@@ -256,7 +263,8 @@ class LogModel:
         if extra < self._keep // 100:
             return
         oldest = self._all[extra].number
-        self.polls -= sum(line.poll for line in self._all[:extra])
+        if self.polls:
+            self.polls -= sum(line.poll for line in self._all[:extra])
         del self._all[:extra]
         cut = extra
         if self.rows is not self._all:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -32,8 +32,11 @@ class Panel(Widget):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id)
-        self._strips: list[Strip] | None = None
-        self._strips_key: tuple[object, ...] = ()
+        self._painted: list[Row] = []
+        self._strips: list[Strip] = []
+        """Of these rows."""
+        self._drawn_for: tuple[object, ...] = ()
+        """What the rows depend on beside what they show; empty: they are to be drawn anew."""
         self._seen: dict[str, int] = {}
         self._drawn_at = 0.0
 
@@ -67,18 +70,23 @@ class Panel(Widget):
         return True
 
     def redraw(self) -> None:
-        """Draw anew at the next frame."""
-        self._strips = None
-        self.refresh()
+        """Draw anew at the next frame; rows that are as before are not painted again."""
+        if not (self._drawn_for and self.display and self.is_attached) or self._drawn_for != self._drawing_for():
+            self._drawn_for = ()
+            self.refresh()
+            return
+        changed = [Region(0, y, self.size.width, 1) for y in self._draw()]
+        if changed:
+            self.refresh(*changed)
 
     def notify_style_update(self) -> None:
         """The theme or the focus has changed."""
-        self._strips = None
+        self._drawn_for = ()
         super().notify_style_update()
 
     def on_resize(self, event: events.Resize) -> None:
         """Everything depends on the size."""
-        self._strips = None
+        self._drawn_for = ()
 
     @property
     def palette(self) -> Palette:
@@ -109,16 +117,39 @@ class Panel(Widget):
     def _boxed(self) -> bool:
         return self.framed and self.roomy and self.size.width >= BOX_MIN[0] and self.size.height >= BOX_MIN[1]
 
+    def _drawing_for(self) -> tuple[object, ...]:
+        return self.size, self.app.size, id(self.palette), self.has_focus
+
+    def _draw(self) -> list[int]:
+        """Bring rows and strips up to date; the numbers of those that changed."""
+        before = self._painted if self._drawn_for == (key := self._drawing_for()) else []
+        rows, width, palette = self.rows(), self.size.width, self.palette
+        changed = [y for y, row in enumerate(rows) if y >= len(before) or row != before[y]]
+        strips = self._strips[: len(rows)] if before else []
+        for y in changed:
+            strips[y : y + 1] = [to_strip(rows[y], width, palette)]
+        changed += range(len(rows), len(before))
+        self._painted, self._strips, self._drawn_for = rows, strips, key
+        return changed
+
     def render_line(self, y: int) -> Strip:
         """One line of the panel."""
-        palette = self.palette
-        key = (self.size, self.app.size, id(palette), self.has_focus)
-        if self._strips is None or key != self._strips_key:
-            self._strips = [to_strip(row, self.size.width, palette) for row in self.rows()]
-            self._strips_key = key
+        if self._drawn_for != self._drawing_for():
+            self._draw()
         if y < len(self._strips):
             return self._strips[y]
-        return to_strip([], self.size.width, palette)
+        return to_strip([], self.size.width, self.palette)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines of a part, ready for the screen: panels have no border, padding or tint that Textual would add."""
+        filters, background = self.get_line_filters(), self.background_colors[1]
+        strips = []
+        for y in crop.line_range:
+            strip = self.render_line(y)
+            for one in filters:
+                strip = strip.apply_filter(one, background)
+            strips.append(strip if crop.width == self.size.width else strip.crop(*crop.column_span))
+        return strips
 
     def rows(self) -> list[Row]:
         """The whole panel as rows: frame, title, body. Tests read the screen through this too."""

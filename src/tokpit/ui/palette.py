@@ -10,6 +10,9 @@ from textual.color import Color, ColorParseError
 SERIES = tuple(f"series-{n}" for n in range(1, 7))
 """Style names of chart series in the order in which they are used."""
 
+ON_CURSOR = "@cursor"
+"""Behind a style's name: the same on the cursor's ground."""
+
 
 class Palette:
     """Styles by name. `fg`, `dim`, `bold`, `title`, `border`, `focus`, `good`, `warn`, `bad`, `series-1`..."""
@@ -30,7 +33,7 @@ class Palette:
             "fg": self._style(foreground),
             "bold": self._style(foreground, bold=True),
             "dim": self._style(dim),
-            "faint": self._style(foreground.blend(self.background, 0.66)),
+            "faint": self._style(foreground.blend(self.background, 0.5)),
             "title": self._style(primary, bold=True),
             "border": self._style(border),
             "focus": self._style(primary),
@@ -66,6 +69,9 @@ class Palette:
             self._styles[name] = self._style(self._color(f"chart-{name}", fallback))
 
     def __getitem__(self, name: str) -> Style:
+        if name.endswith(ON_CURSOR) and name not in self._styles:
+            on = Style(bgcolor=self._styles["cursor"].bgcolor)
+            self._styles[name] = self._styles[name.removesuffix(ON_CURSOR)] + on
         return self._styles[name]
 
     def __contains__(self, name: object) -> bool:

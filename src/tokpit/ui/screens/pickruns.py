@@ -15,10 +15,8 @@ from textual.widgets import OptionList, Static
 
 from tokpit.domain.run import Run
 from tokpit.ui import figures
-from tokpit.ui.text import content, crop, safe
+from tokpit.ui.text import PICKED, content, crop, safe
 from tokpit.ui.view import model_name
-
-PICKED = "◆"
 
 
 class PickRuns(ModalScreen["tuple[str, ...] | None"]):

@@ -15,7 +15,7 @@ TOOL = ROOT / "tools" / "make_pictures.py"
 def test_they_are_as_they_would_be_made_now() -> None:
     done = subprocess.run(
         [sys.executable, str(TOOL), "--check"],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},  # the fixture of all tests here sets the terminal
         capture_output=True,
         text=True,
         check=False,

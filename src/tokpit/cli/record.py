@@ -37,6 +37,11 @@ def record() -> None:
     `tokpit record HOST...` records links, servers, logs, figures, GPUs and what is done there into one file until
     Ctrl-C (or --for is over). A console keeps the last 30 minutes by itself: `tokpit record save` makes a file of
     them, also while the console runs and after it was killed. Secrets are masked in every recording.
+
+    \b
+    tokpit record gpu1 gpu2 -o incident.tokrec --for 10m
+    tokpit record save
+    tokpit record cut incident.tokrec --from 12:31 --to +9m
     """
 
 

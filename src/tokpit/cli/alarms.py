@@ -26,6 +26,9 @@ def alarms(options: Options, names: tuple[str, ...], as_json: bool, length: floa
     """Watch HOST... and print each alarm as it begins and ends; the command of [alarms] is run as well.
 
     Which findings alarm, after how many looks, and quiet hours: table [alarms] of config.toml (docs/configuration.md).
+
+    \b
+    tokpit alarms gpu1 gpu2 --json >> alarms.jsonl
     """
     options.run(lambda session: _watch(session, names, as_json, length))
 

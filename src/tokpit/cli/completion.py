@@ -21,4 +21,6 @@ def completion(ctx: click.Context, shell: str) -> None:
     """
     made = get_completion_class(shell)
     assert made is not None
-    click.echo(made(ctx.find_root().command, {}, "tokpit", "_TOKPIT_COMPLETE").source())
+    source = made(ctx.find_root().command, {}, "tokpit", "_TOKPIT_COMPLETE").source()
+    # click's script for fish ends each text at its first comma.
+    click.echo(source.replace('string split ","', 'string split --max 1 ","'))

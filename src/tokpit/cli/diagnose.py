@@ -69,6 +69,11 @@ def diagnose(options: Options, /, as_json: bool, save: bool, **values: object) -
     Works on files alone, or on TARGET (HOST, HOST:PORT, HOST/PID) as it runs, with its newest sweep. Facts by name:
     max_running_requests=9 state_slots=48 accept_len=3.2 draft_tokens=3 baseline_tps=26.7 remembered_tps=70
     weights_gb=54 gpu="RTX A6000" tp=2 hicache_gb=150 mem_available_gb=200 engine_version=0.5.11
+
+    \b
+    tokpit diagnose gpu1:30000 --reach 70
+    tokpit diagnose --log server.log --metrics before.prom --metrics after.prom
+    tokpit diagnose --sweep table.csv --fact max_running_requests=9 --fact state_slots=48
     """
     from tokpit.ops.diagnose.run import Sources, diagnose_all, diagnose_files
 

@@ -40,7 +40,12 @@ def lint(
     as_json: bool,
     command: tuple[str, ...],
 ) -> int:
-    """Check a server COMMAND line (after `--`) without starting it. Exit code 1 on an error."""
+    """Check a server COMMAND line (after `--`) without starting it. Exit code 1 on an error.
+
+    \b
+    tokpit lint -- vllm serve MODEL --max-num-seqs 64
+    tokpit lint --host gpu1 -- python -m sglang.launch_server --model-path MODEL --tp 2
+    """
     from tokpit.ops.facts import model_of, stated
 
     known = stated(facts, model_of(model_config) if model_config else None)

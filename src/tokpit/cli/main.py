@@ -100,6 +100,12 @@ def _hosts(incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name, help="host") for name in hosts if name.startswith(incomplete)]
 
 
+def _themes(incomplete: str) -> list[CompletionItem]:
+    from tokpit.config.themes import load_themes
+
+    return [CompletionItem(name) for name in load_themes().themes if name.startswith(incomplete)]
+
+
 @click.group(
     cls=LazyGroup,
     invoke_without_command=True,
@@ -111,7 +117,7 @@ def _hosts(incomplete: str) -> list[CompletionItem]:
 @click.option("--read-only", is_flag=True, help="Refuse every command that changes a host.")
 @click.option("--inventory", type=click.Path(dir_okay=False), help="Inventory file (TOML) instead of the user's own.")
 @click.option("--history", type=click.Path(dir_okay=False), help="History database instead of the user's own.")
-@click.option("--theme", help="Theme of the cockpit, by name.")
+@click.option("--theme", help="Theme of the cockpit, by name.", shell_complete=lambda _, __, begun: _themes(begun))
 @click.pass_context
 def tokpit(ctx: click.Context, read_only: bool, inventory: str | None, history: str | None, theme: str | None) -> None:
     """Find, watch, launch, sweep and understand LLM inference servers over SSH.

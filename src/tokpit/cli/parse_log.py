@@ -41,7 +41,12 @@ def parse_log(
     signal: str | None,
     silent_s: float | None,
 ) -> int:
-    """Parse a server's log FILE (`-`: stdin) into records with canonical names, or name the cause of its failure."""
+    """Parse a server's log FILE (`-`: stdin) into records with canonical names, or name the cause of its failure.
+
+    \b
+    tokpit parse-log server.log --json | head
+    tokpit parse-log server.log --verdict
+    """
     from tokpit.engines.logkit.read import read_log, told
     from tokpit.engines.registry import engine as engine_of
     from tokpit.engines.registry import names

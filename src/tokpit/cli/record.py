@@ -37,10 +37,15 @@ def record() -> None:
     `tokpit record HOST...` records links, servers, logs, figures, GPUs and what is done there into one file until
     Ctrl-C (or --for is over). A console keeps the last 30 minutes by itself: `tokpit record save` makes a file of
     them, also while the console runs and after it was killed. Secrets are masked in every recording.
+
+    \b
+    tokpit record gpu1 gpu2 -o incident.tokrec --for 10m
+    tokpit record save
+    tokpit record cut incident.tokrec --from 12:31 --to +9m
     """
 
 
-@record.command()
+@record.command(short_help="Record HOST... into a file until Ctrl-C.")
 @click.argument("names", nargs=-1, required=True, metavar="HOST...")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="File (default: one in the user's folder).")
 @click.option("--for", "length", help="Stop after so long: 90s, 10m, 2h.")
@@ -78,7 +83,7 @@ async def _record(session: Session, names: tuple[str, ...], output: str | None, 
     return path
 
 
-@record.command("list")
+@record.command("list", short_help="List recordings, and the last minutes that consoles keep.")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 def list_(as_json: bool) -> None:
     """List saved recordings, and the last minutes that consoles keep."""
@@ -98,7 +103,7 @@ def list_(as_json: bool) -> None:
     table(["file (or ring of a console)", "size", "age"], rows) if rows else click.echo("nothing is recorded yet")
 
 
-@record.command()
+@record.command(short_help="Save the last minutes of a console as a file.")
 @click.argument("ring", required=False, type=click.Path(exists=True, file_okay=False))
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="File (default: one in the user's folder).")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
@@ -114,7 +119,7 @@ def save(ring: str | None, output: str | None, as_json: bool) -> None:
     _tell(Recording(path).summary(), as_json)
 
 
-@record.command()
+@record.command(short_help="Write a part of a recording as one of its own.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--from", "start", default="", help="Begin: +5m, -90s (before the end), 12:31[:05] UTC, or a whole date.")
 @click.option("--to", "end", default="", help="End, in the same words.")
@@ -129,7 +134,7 @@ def cut(file: str, start: str, end: str, output: str | None, as_json: bool) -> N
     _tell(cut_out(source, target, start=start, end=end), as_json)
 
 
-@record.command()
+@record.command(short_help="Say what a recording holds, and what is wrong with it.")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
 def show(file: str, as_json: bool) -> None:

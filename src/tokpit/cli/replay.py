@@ -22,6 +22,10 @@ def replay(options: Options, file: str, start: str, speed: float, paused: bool) 
     """Open the console on the recording FILE: the same screens, as they were.
 
     space pauses and goes on; [ and ] go back and forth, { and } further; < and > change the speed.
+
+    \b
+    tokpit replay incident.tokrec --at +5m --speed 4
+    tokpit replay incident.tokrec --at 12:31 --paused
     """
     need_terminal("a replay", f"what the file holds: tokpit record show {file}")
     asyncio.run(_replay(options, Path(file), start, speed, paused))

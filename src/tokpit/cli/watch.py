@@ -32,6 +32,10 @@ def watch(options: Options, target: str, interval: float, count: int | None, as_
     """Print the figures of the server TARGET as they come, from its log, its metrics and the host's GPUs.
 
     Ends with exit code 4 and the reason that its log gives when the server goes.
+
+    \b
+    tokpit watch gpu1:30000 -i 5
+    tokpit watch gpu1 --json -n 60 > figures.jsonl
     """
     options.run(lambda session: _watch(session, target, interval, count, as_json))
 

@@ -24,6 +24,7 @@ _ANSI = frozenset(
     for bright in ("", "bright_")
     for name in ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 ) | {"ansi_default"}
+_RIGHT = "write #rgb, #rrggbb or an ansi_ name"
 _SHARE = re.compile(r"\d{1,3}%\Z")
 _WORD = re.compile(r"[A-Za-z0-9_$#%. -]*\Z")
 _VARIABLE = re.compile(r"[a-z][a-z0-9-]*\Z")
@@ -94,18 +95,18 @@ def read_theme(path: Path) -> tuple[ThemeSpec | None, list[ThemeProblem]]:
         values = read_toml(path)
         spec = convert(values, ThemeSpec, path=path, table="the theme")
     except ConfigError as error:
-        why = error.message.removeprefix(f"{path}: ")
+        why = error.message.removeprefix(f"{path}: ").removeprefix(f"{path} ")
         return None, [ThemeProblem(path, "", f"{why} {error.hint}".strip())]
     problems = []
     for key in COLOURS:
         value = getattr(spec, key)
         if value is not None and not is_colour(value):
-            problems.append(ThemeProblem(path, key, f"{value!r} is no colour: write #rgb, #rrggbb or an ansi_ name."))
+            problems.append(ThemeProblem(path, key, f"{value!r} is no colour: {_RIGHT}."))
     for key, value in spec.variables.items():
         if not _VARIABLE.match(key):
             problems.append(ThemeProblem(path, f"variables.{key}", "a variable is written in lower case with dashes."))
         if (value.startswith("#") or key.startswith("chart-")) and not is_colour(value):
-            problems.append(ThemeProblem(path, f"variables.{key}", f"{value!r} is no colour."))
+            problems.append(ThemeProblem(path, f"variables.{key}", f"{value!r} is no colour: {_RIGHT}."))
         elif not _WORD.match(value):
             problems.append(ThemeProblem(path, f"variables.{key}", f"{value!r} has characters that no style has."))
     if not spec.name.strip():

@@ -23,7 +23,7 @@ from tokpit.ui.palette import Palette
 from tokpit.ui.screens.base import PumpedScreen, attempt, tell
 from tokpit.ui.screens.cockpit import Cockpit
 from tokpit.ui.session_protocol import ConfirmRequest, SessionLike
-from tokpit.ui.theming import DEFAULT_THEME, all_themes
+from tokpit.ui.theming import DEFAULT_THEME, LOOK_S, ThemeFiles, all_themes
 from tokpit.ui.view import View
 
 SLOW_MODULES = ("asyncssh", "aiohttp")
@@ -85,6 +85,7 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
         for found in themes:
             self.register_theme(found)
         self._names = [found.name for found in themes]
+        self._theme_files = ThemeFiles(self, theme_folders, sixteen=sixteen)
         wanted = theme or DEFAULT_THEME
         if wanted in self.available_themes:
             self.theme = wanted
@@ -114,6 +115,7 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
 
     def _after_first_paint(self) -> None:
         self._painted = True
+        self.set_interval(LOOK_S, self._theme_files.look)
         for problem in self._problems:
             tell(self, problem, bad=True)
         self._spawn(self._connect())
@@ -265,6 +267,10 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
         return lambda: self.simulate_key(key)
 
     # Themes --------------------------------------------------------------------------------
+
+    def themes_are(self, names: list[str]) -> None:
+        """The themes through which `next_theme` goes."""
+        self._names = names
 
     def action_next_theme(self) -> None:
         """The next of tokpit's own themes."""

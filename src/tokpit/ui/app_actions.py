@@ -37,7 +37,15 @@ class AppActions(Openers):
 
     def action_jump(self) -> None:
         """The command palette."""
-        self._app.action_command_palette()
+        self.action_command_palette()
+
+    def action_command_palette(self) -> None:
+        """Everything by name."""
+        from tokpit.ui.screens.commands import Commands
+
+        app = self._app
+        if not isinstance(app.screen, Commands):
+            app.push_screen(Commands(id="--command-palette"))
 
     def action_ran_before(self) -> None:
         """Servers that ran on the selected host before."""

@@ -67,11 +67,13 @@ class KeysInOrder(_Base):
         screen that was opened has composed itself and chosen its focus; then go on.
         """
         until = time.monotonic() + PATIENCE_S
-        for pump in (*chain, *chain):
-            await _passed(pump, until)
-        for pump in (self.screen, self):
-            await _passed(pump, until)
-        self.call_later(self._go_on)
+        try:
+            for pump in (*chain, *chain):
+                await _passed(pump, until)
+            for pump in (self.screen, self):
+                await _passed(pump, until)
+        finally:
+            self.call_later(self._go_on)
 
     async def _go_on(self) -> None:
         self._acting = None

@@ -23,6 +23,13 @@ class Openers:
     def _no_server(self) -> str:
         return f"choose one in the tree, or press {key_of(self._app, 'cockpit.launch')} to launch one"
 
+    def _refuse(self, what: str) -> None:
+        if self._app.view.player is not None:
+            hint = f"open the host itself to {what}: tokpit HOST"
+            tell(self._app, "this is a recording: nothing runs here", hint=hint, bad=True)
+        else:
+            tell(self._app, "tokpit runs in read-only mode", hint=f"start it without --read-only to {what}", bad=True)
+
     def open_launch(self, base: LaunchSpec | None = None, origin: str = "") -> None:
         """The launch screen for the selected host; `base`: a launch to start from, called `origin`."""
         from tokpit.ui.screens.launch import LaunchScreen
@@ -31,7 +38,7 @@ class Openers:
         if host is None:
             tell(self._app, "no host is selected")
         elif self._app.session.read_only:
-            tell(self._app, "tokpit runs in read-only mode", hint="start it without --read-only to launch", bad=True)
+            self._refuse("launch")
         else:
             self._app.push_screen(LaunchScreen(self._app.view, host, base=base, origin=origin))
 
@@ -43,7 +50,7 @@ class Openers:
         if server is None or not server.alive:
             tell(self._app, "no running server is selected", hint=self._no_server)
         elif self._app.session.read_only:
-            tell(self._app, "tokpit runs in read-only mode", hint="start it without --read-only to relaunch", bad=True)
+            self._refuse("relaunch")
         else:
             self._app.push_screen(RelaunchScreen(self._app.view, server.info))
 

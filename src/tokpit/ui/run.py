@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tokpit.config.settings import Preferences, load_preferences
-from tokpit.errors import ConfigError, StoreError
+from tokpit.errors import ConfigError, StoreError, TokpitError
 from tokpit.ops.records.left import news
 from tokpit.ui.app import TokpitApp
 from tokpit.ui.app_actions import new_here
@@ -76,6 +76,11 @@ async def run_app(
     app.loaded = _settle
     with leaving(app):
         await app.run_async()
+    if app.return_code:
+        raise TokpitError(
+            "the console itself failed, with the trace above; servers and launches live on",
+            hint="its last minutes are kept: tokpit record save",
+        )
 
 
 def _settle() -> None:

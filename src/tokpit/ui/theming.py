@@ -1,15 +1,19 @@
-"""Theme files become Textual themes."""
+"""Theme files become Textual themes, and are read again as they change."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
+from tokpit.config.paths import config_dir
 from tokpit.config.themes import COLOURS, ThemeSpec, load_themes
+
+if TYPE_CHECKING:
+    from tokpit.ui.app import TokpitApp
 
 DEFAULT_THEME = "tokpit-dark"
 _LOW, _HIGH, _GREYS = 0, 170, (0, 85, 170, 255)
@@ -66,3 +70,45 @@ def _snap(key: str, text: str, dark: bool) -> str:
     else:
         channels = (high, low, high)
     return Color(*channels).hex
+
+
+LOOK_S = 1.0
+"""Between two looks at the files."""
+
+
+class ThemeFiles:
+    """The user's own themes: who edits one sees it at once, or what is off in it; the last good one stays till then."""
+
+    def __init__(self, app: TokpitApp, extra: Iterable[Path], *, sixteen: bool) -> None:
+        self._app, self._extra, self._sixteen = app, tuple(extra), sixteen
+        self._seen = self._stamps()
+        self._said: set[str] = set(all_themes(self._extra)[1]) if self._seen else set()
+
+    def look(self) -> None:
+        """Take what has changed since the last look."""
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return
+        self._seen = stamps
+        themes, problems = all_themes(self._extra, sixteen=self._sixteen)
+        here = self._app.current_theme
+        for theme in themes:
+            self._app.register_theme(theme)
+        self._app.themes_are([theme.name for theme in themes])
+        for problem in problems:
+            if problem not in self._said:
+                self._app.report(problem)
+        self._said = set(problems)
+        if self._app.current_theme != here:
+            self._app.mutate_reactive(type(self._app).theme)
+
+    def _stamps(self) -> dict[Path, tuple[int, int]]:
+        found = {}
+        for folder in (config_dir() / "themes", *self._extra):
+            for path in folder.glob("*.toml"):
+                try:
+                    status = path.stat()
+                except OSError:
+                    continue
+                found[path] = (status.st_mtime_ns, status.st_size)
+        return found

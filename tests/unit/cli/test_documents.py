@@ -57,13 +57,16 @@ def test_the_manual_page_is_roff_without_a_complaint() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_there_is_a_completion_script_for_each_shell(shell: str) -> None:
-    assert "_TOKPIT_COMPLETE" in invoke("completion", shell)
+    script = invoke("completion", shell)
+    assert "_TOKPIT_COMPLETE" in script
+    assert shell != "fish" or 'string split --max 1 ","' in script, "texts end at their first comma"
 
 
 @pytest.mark.parametrize(
     ("words", "index", "expected"),
     [("tokpit re", 1, {"record", "replay", "relaunch"}), ("tokpit gp", 1, {"gpu-rack-7"}),
-     ("tokpit record cut --f", 3, {"--from"}), ("tokpit --th", 1, {"--theme"})],
+     ("tokpit record cut --f", 3, {"--from"}), ("tokpit --th", 1, {"--theme"}),
+     ("tokpit --theme tokpit-d", 2, {"tokpit-dark"})],
 )  # fmt: skip
 def test_commands_options_and_hosts_are_completed(tmp_path: Path, words: str, index: int, expected: set[str]) -> None:
     (tmp_path / "hosts.toml").write_text('[hosts.gpu-rack-7]\naddress = "10.0.0.7"\n')

@@ -234,3 +234,14 @@ def test_every_key_that_a_text_names_is_in_the_table() -> None:
     assert len(named) > 8
     for where in named:
         assert key_of(None, where)
+
+
+async def test_keys_that_page_in_an_empty_palette_and_order_no_runs_do_no_harm() -> None:
+    async with console(Recorder()) as pilot:
+        await pilot.press("colon")
+        _type(pilot, *"zzz", "pageup", "pagedown", "home", "end", "up", "down")
+        await shows(pilot, "No matches found")
+        _type(pilot, "pageup", "backspace", "pageup", "escape", "3")
+        await shows(pilot, "no run is stored yet")
+        await pilot.press("o", "r", "o", "m", "space", "enter", "p", "e", "escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Cockpit))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.color import ColorSystem
@@ -153,3 +154,25 @@ def test_a_broken_file_does_not_take_the_others_down(tmp_path: Path) -> None:
     assert "good" in {theme.name for theme in themes}
     assert len(problems) == 1
     assert "bad.toml" in problems[0]
+
+
+async def test_a_theme_that_is_edited_is_seen_at_once_and_a_mistake_said_once(tmp_path: Path) -> None:
+    folder = tmp_path / "config" / "themes"
+    folder.mkdir(parents=True)
+    mine = folder / "mine.toml"
+    mine.write_text('name = "mine"\nprimary = "#112233"\nbackground = "#000000"\n')
+    session = Recorder()
+    fill(session.store)
+    async with console(session, theme="mine") as pilot:
+        app: Any = pilot.app
+        assert app.theme == "mine"
+        await until(pilot, lambda: app.palette.background == Color.parse("#000000"))
+        mine.write_text('name = "mine"\nprimary = "#112233"\nbackground = "#220033"\n')
+        await until(pilot, lambda: app.palette.background == Color.parse("#220033"))
+        mine.write_text('name = "mine"\nprimary = "#11"\n')
+        said = "primary: '#11' is no colour: write #rgb"
+        await until(pilot, lambda: any(said in notice.message for notice in app._notifications))
+        assert app.palette.background == Color.parse("#220033"), "the last good one did not stay"
+        (folder / "another.toml").write_text('name = "another"\nprimary = "#445566"\n')
+        await until(pilot, lambda: "another" in app._names)
+        assert sum(said in notice.message for notice in app._notifications) == 1

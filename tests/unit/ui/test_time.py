@@ -204,9 +204,12 @@ async def test_a_recording_shows_the_same_screen_pauses_seeks_and_changes_speed(
         await shows(pilot, "PLAY")
         await until(pilot, lambda: session.player.position > end - 159)
         await pilot.press("l")
-        await shows(pilot, "read-only")
+        await shows(pilot, "this is a recording: nothing runs here")
         await session.player.seek(end)
-        await shows(pilot, "400 tok/s", "END")
+        await shows(pilot, "400 tok/s", "END", "space again")
+        await pilot.press("space")
+        await shows(pilot, "PLAY")
+        assert session.player.position < end - 100
 
 
 async def test_a_recording_has_no_last_minutes_to_save(tmp_path: Path) -> None:

@@ -164,6 +164,8 @@ class EarlierScreen(PumpedScreen):
 
     @on(DataTable.RowHighlighted)
     def _highlighted(self, event: DataTable.RowHighlighted) -> None:
+        if not self.listed:  # an empty table's row has no key
+            return
         n = int(str(event.row_key.value))
         if n < len(self.listed):
             self._show(self.listed[n])

@@ -193,7 +193,7 @@ class HistoryScreen(PumpedScreen):
 
     @on(DataTable.RowHighlighted)
     def _highlighted(self, event: DataTable.RowHighlighted) -> None:
-        run = self.runs.get(str(event.row_key.value))
+        run = self.runs.get(str(event.row_key.value)) if self.runs else None  # an empty table's row has no key
         if run is not None:
             self._show(run)
 

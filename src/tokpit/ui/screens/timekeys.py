@@ -30,9 +30,12 @@ class TimedScreen(PumpedScreen):
         """Hook: everything is read at another moment now."""
 
     def action_pause(self) -> None:
-        """Hold everything still, or go on."""
+        """Hold everything still, or go on; a recording that has ended begins again."""
         player = self.view.player
-        if player is not None:
+        if player is not None and player.ended:
+            player.playing = True
+            self.run_worker(player.seek(player.summary.start), exit_on_error=False)
+        elif player is not None:
             player.toggle()
         elif self.view.past is None:
             self._hold(self.view.clock.wall())

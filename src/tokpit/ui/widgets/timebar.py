@@ -78,7 +78,7 @@ class TimeBar(Panel):
             (f" {place}  ×{player.speed:g} ", "fg"),
         ]
         shown = (
-            (self._shown("pause"), "pause"),
+            (self._shown("pause"), "again" if player.ended else "pause"),
             (self._shown("earlier", "later"), "move"),
             (self._shown("slower", "quicker"), "speed"),
         )

@@ -90,10 +90,12 @@ class OperationScreen(PumpedScreen):
 
 
 async def attempt(console: TokpitApp, command_id: str, **args: Any) -> Any:
-    """Run a command; None where it failed, with the sentence shown."""
+    """Run a command; None where it failed, with the sentence shown and kept as the console's `problems`."""
+    console.problems.pop(command_id, None)
     try:
         return await console.session.execute(command_id, **args)
     except TokpitError as error:
+        console.problems[command_id] = error.message + (f" ({error.hint})" if error.hint else "")
         tell(console, error.message, hint=error.hint, bad=True)
     return None
 

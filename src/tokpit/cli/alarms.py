@@ -32,7 +32,7 @@ def alarms(options: Options, names: tuple[str, ...], as_json: bool, length: floa
 
 async def _watch(session: Session, names: tuple[str, ...], as_json: bool, length: float | None) -> None:
     from tokpit.config.settings import load_preferences
-    from tokpit.ops.alarms import Watch, quiet
+    from tokpit.ops.alarms import Watch, hook_problem, quiet
 
     preferences = load_preferences().alarms
 
@@ -51,7 +51,13 @@ async def _watch(session: Session, names: tuple[str, ...], as_json: bool, length
     for name in names:
         session.add_host(name)
         session.watch_host(name)
-    watch = Watch(session, preferences, tell)
+
+    def complain(problem: str) -> None:
+        click.echo(f"tokpit: {problem}", err=True)
+
+    if problem := hook_problem(preferences.command):
+        complain(problem)
+    watch = Watch(session, preferences, tell, complain)
     started = time.monotonic()
     while length is None or time.monotonic() - started < length:
         for server in list(session.store.servers.values()):

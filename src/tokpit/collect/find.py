@@ -48,9 +48,15 @@ class Finder:
     async def find(self) -> Found:
         """The servers now, in the login's batch jobs too. Raises HostError; RemoteFailed where the process table
         cannot be read."""
-        table = await read_table(self._host)
-        servers = servers_of(table, self._host.name)
-        await asyncio.gather(*(self._ask(info) for info in servers))
+        # Side by side: on a far host each question takes three round trips.
+        asked = asyncio.create_task(self._jobs.listed())
+        try:
+            table = await read_table(self._host)
+            servers = servers_of(table, self._host.name)
+            await asyncio.gather(*(self._ask(info) for info in servers))
+            jobs = await asked
+        finally:
+            asked.cancel()
         servers = tuple(
             msgspec.structs.replace(
                 info,
@@ -61,7 +67,7 @@ class Finder:
         )
         here = {info.id for info in servers}
         self._versions = {key: version for key, version in self._versions.items() if key in here}
-        servers = await with_jobs(servers, self._jobs)
+        servers = with_jobs(servers, jobs)
         return Found(servers=servers, orphans=orphans_of(table), table=table)
 
     async def _ask(self, info: ServerInfo) -> None:

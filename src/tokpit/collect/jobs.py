@@ -43,6 +43,13 @@ class Jobs:
         self._found = tuple((info, one.here) for one in listed if (info := server_of(self._host.name, one)) is not None)
         return self._found
 
+    async def listed(self) -> tuple[tuple[ServerInfo, bool], ...]:
+        """The same; none where the host does not answer."""
+        try:
+            return await self.find()
+        except HostError:
+            return ()
+
 
 def server_of(host: str, listed: Listed) -> ServerInfo | None:
     """The server that a job's script starts; None where it starts none, or the job is over."""
@@ -74,12 +81,8 @@ def server_of(host: str, listed: Listed) -> ServerInfo | None:
     )
 
 
-async def with_jobs(servers: tuple[ServerInfo, ...], jobs: Jobs) -> tuple[ServerInfo, ...]:
+def with_jobs(servers: tuple[ServerInfo, ...], found: tuple[tuple[ServerInfo, bool], ...]) -> tuple[ServerInfo, ...]:
     """`servers` of the process table with those in jobs; one that is both is the job's, which alone can end it."""
-    try:
-        found = await jobs.find()
-    except HostError:
-        return servers
     ports = {info.port for info, here in found if here}
     kept = [info for info in servers if info.port not in ports or info.port is None]
     return (*kept, *(info for info, _ in found))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tokpit.collect.backlog import Stamps, read_age, read_head
+from tokpit.collect.backlog import Age, Stamps, read_age, read_head
 from tokpit.collect.host import Sink
 from tokpit.collect.link import LinkGate
 from tokpit.domain.records import Facts, LogBatch, LogRecord, Mark, Sample, Value
@@ -76,26 +76,39 @@ async def watch_log(
         return
     reader = LogReader(host, server, sink, counters or LogCounters())
     gate = LinkGate(host)
-    while True:
-        try:
-            age = await read_age(host, log_path)
-            if offset is None and age is not None and age.size > backlog_bytes:
-                reader.facts_of(await read_head(host, log_path, backlog_bytes))
-            break
-        except HostError:
-            await gate.wait()
-    reader.begin(age.size if age is not None else 0, age.since_write_s if age is not None else 0.0)
     resume = -backlog_bytes if offset is None else offset
+    head_bytes = backlog_bytes if offset is None else None
+    begun = False
     try:
         while True:
+            # Beside the stream's own start: on a far host each question takes three round trips.
+            beginning = None if begun else asyncio.create_task(_beginning(host, log_path, head_bytes))
             try:
                 async for position, data in host.follow(log_path, offset=resume):
+                    if beginning is not None:
+                        age, head = await beginning
+                        if head:
+                            reader.facts_of(head)
+                        reader.begin(age.size if age is not None else 0, age.since_write_s if age is not None else 0.0)
+                        begun, beginning = True, None
                     await reader.take(position, data)
                     resume = position + len(data)
             except HostError:
                 await gate.wait()
+            finally:
+                if beginning is not None:
+                    beginning.cancel()
+                    await asyncio.gather(beginning, return_exceptions=True)
     finally:
         reader.close()
+
+
+async def _beginning(host: Host, path: str, backlog_bytes: int | None) -> tuple[Age | None, bytes]:
+    """What a log was before anybody watched: its age, and its head where a backlog of that size leaves it out."""
+    age = await read_age(host, path)
+    if age is None or backlog_bytes is None or age.size <= backlog_bytes:
+        return age, b""
+    return age, await read_head(host, path, backlog_bytes)
 
 
 class LogReader:

@@ -56,11 +56,14 @@ class AlarmPreferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     bell: bool = True
     """Ring the terminal's bell."""
     desktop: str = "off"
-    """Desktop notification through the terminal: `osc9` (iTerm2, WezTerm, kitty), `osc777` (urxvt, foot) or `off`."""
+    """Desktop notification through the terminal: `osc9` (iTerm2, WezTerm, kitty), `osc777` (urxvt, foot) or `off`.
+    Within tmux its option `allow-passthrough` must be on."""
     command: str = ""
-    """Program to run at the begin and end of an alarm, without a shell; it finds what it is about in TOKPIT_ALARM_*."""
+    """Program to run at the begin and end of an alarm, without a shell; it finds what it is about in TOKPIT_ALARM_*.
+    One that is missing, fails or takes longer than 30 s is said on screen."""
     quiet: str = ""
-    """Hours in which only the screen tells, local time: `22:00-07:00`."""
+    """Hours in which only the header tells, local time: `22:00-07:00`. What still stands at their end, and was not
+    acknowledged, is told then."""
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import shlex
+import shutil
+import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
@@ -17,6 +20,7 @@ from tokpit.config.settings import AlarmPreferences, quiet_minutes
 from tokpit.domain.finding import SEVERITIES, Finding
 from tokpit.domain.records import LinkState
 from tokpit.domain.text import sanitize
+from tokpit.ops.passing import passed_on
 
 if TYPE_CHECKING:
     from tokpit.ops.session import Session
@@ -120,16 +124,25 @@ def quiet(preferences: AlarmPreferences, now: float) -> bool:
 
 Tell = Callable[[Alarm, bool], None]
 """Gets an alarm and whether it begins (False: it ends)."""
+Complain = Callable[[str], None]
+"""Gets a sentence on an alarm command that does not do its work: who relies on being called must hear of it."""
 
 
 class Watch:
     """Looks at every server and host of a session, tells what begins and ends, and runs the hook."""
 
-    def __init__(self, session: Session, preferences: AlarmPreferences, tell: Tell) -> None:
+    def __init__(
+        self, session: Session, preferences: AlarmPreferences, tell: Tell, complain: Complain = log.warning
+    ) -> None:
         self.book = Book(preferences)
         self.preferences = preferences
-        self._session, self._tell = session, tell
+        self._session, self._tell, self._complain = session, tell, complain
         self._hooks: set[asyncio.Task[None]] = set()
+        self._hooked: set[tuple[str, str]] = set()
+        """Alarms whose begin the command was told."""
+        self._kept_back: set[tuple[str, str]] = set()
+        """Alarms that began in a quiet hour."""
+        self._last_complaint = ""
         self._down: dict[str, float] = {}
         self._alive: set[str] = set()
 
@@ -146,6 +159,7 @@ class Watch:
 
         store, now = self._session.store, time.time()
         looked: set[str] = set()
+        self._after_quiet(now)
         for name in list(store.hosts):
             looked.add(name)
             self._told(name, name, self._link(name, now), now)
@@ -164,12 +178,40 @@ class Watch:
 
     def _told(self, subject: str, label: str, findings: Iterable[Finding], now: float) -> None:
         raised, ended = self.book.look(subject, label, findings, now)
-        for alarm, begins in (*((a, True) for a in raised), *((a, False) for a in ended)):
-            self._tell(alarm, begins)
-            if self.preferences.command and not quiet(self.preferences, now):
-                task = asyncio.create_task(run_hook(self.preferences.command, alarm, begins=begins))
-                self._hooks.add(task)
-                task.add_done_callback(self._hooks.discard)
+        for alarm in raised:
+            if quiet(self.preferences, now):
+                self._kept_back.add((alarm.subject, alarm.code))
+            self._news(alarm, True, now)
+        for alarm in ended:
+            self._kept_back.discard((alarm.subject, alarm.code))
+            self._news(alarm, False, now)
+
+    def _after_quiet(self, now: float) -> None:
+        """What began in a quiet hour, still stands and is not known to anybody is told when the hour is over."""
+        if not self._kept_back or quiet(self.preferences, now):
+            return
+        late = [alarm for alarm in self.book.standing() if (alarm.subject, alarm.code) in self._kept_back]
+        self._kept_back.clear()
+        for alarm in late:
+            if not alarm.acknowledged:
+                self._news(alarm, True, now)
+
+    def _news(self, alarm: Alarm, begins: bool, now: float) -> None:
+        self._tell(alarm, begins)
+        key = (alarm.subject, alarm.code)
+        # The end of one that the command knows of wakes nobody, and leaves nothing open where it was filed.
+        told = not quiet(self.preferences, now) if begins else key in self._hooked
+        (self._hooked.add if begins and told else self._hooked.discard)(key)
+        if self.preferences.command and told:
+            task = asyncio.create_task(self._run_hook(alarm, begins))
+            self._hooks.add(task)
+            task.add_done_callback(self._hooks.discard)
+
+    async def _run_hook(self, alarm: Alarm, begins: bool) -> None:
+        problem = await run_hook(self.preferences.command, alarm, begins=begins)
+        if problem and problem != self._last_complaint:
+            self._complain(problem)
+        self._last_complaint = problem
 
     def _link(self, host: str, now: float) -> tuple[Finding, ...]:
         link = self._session.store.hosts[host].link
@@ -210,35 +252,52 @@ def environment(alarm: Alarm, *, begins: bool) -> Mapping[str, str]:
     }
 
 
-async def run_hook(command: str, alarm: Alarm, *, begins: bool) -> None:
-    """Run the user's program; what goes wrong with it is logged and never ends the watch."""
+def hook_problem(command: str) -> str:
+    """Why the alarm command could not even be started; empty where it can be."""
+    words = _words(command)
+    if not words or shutil.which(words[0]) is not None:
+        return ""
+    why = "may not be run" if os.path.exists(words[0]) else "was not found"  # noqa: PTH110 - it may be any text
+    return f"the alarm command {words[0]!r} {why}: no alarm will reach it; see [alarms] in config.toml"
+
+
+def _words(command: str) -> list[str]:
+    first, *rest = shlex.split(command) or [""]
+    return [os.path.expanduser(first), *rest] if first else []  # noqa: PTH111 - a name without a slash stays one
+
+
+async def run_hook(command: str, alarm: Alarm, *, begins: bool) -> str:
+    """Run the user's program, in a group of its own; one sentence on what went wrong with it, else empty."""
     env = {**os.environ, **environment(alarm, begins=begins)}
     quiet_io = asyncio.subprocess.DEVNULL
+    what = f"the alarm command, called for {alarm.code} on {sanitize(alarm.label)},"
     try:
         process = await asyncio.create_subprocess_exec(
-            *shlex.split(command), env=env, stdin=quiet_io, stdout=quiet_io, stderr=quiet_io
+            *_words(command), env=env, stdin=quiet_io, stdout=quiet_io, stderr=quiet_io, start_new_session=True
         )
     except (OSError, ValueError) as error:
-        log.warning("the alarm command did not start: %s", error)
-        return
+        return f"{what} did not start: {error}"
     try:
         async with asyncio.timeout(HOOK_S):
             status = await process.wait()
-        if status:
-            log.warning("the alarm command ended with status %s", status)
     except TimeoutError:
-        log.warning("the alarm command ran longer than %s s and was ended", HOOK_S)
+        return f"{what} ran longer than {HOOK_S:g} s and was ended"
     finally:
         if process.returncode is None:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+    return f"{what} ended with status {status}" if status else ""
 
 
-def osc(kind: str, text: str) -> str:
-    """A desktop notification as a terminal's escape sequence; empty for `off`. The text is only text."""
+def osc(kind: str, text: str, environment: Mapping[str, str] = os.environ) -> str:
+    """A desktop notification as a terminal's escape sequence; empty for `off`. The text is only text.
+
+    tmux and screen hand on only what is wrapped for them (tmux, if its option `allow-passthrough` is on).
+    """
     clean = sanitize(text).replace("\ufffd", " ")[:200]
     if kind == "osc9":
-        return f"\x1b]9;{clean}\x07"
+        return passed_on(f"\x1b]9;{clean}\x07", environment)
     if kind == "osc777":
-        return f"\x1b]777;notify;tokpit;{clean.replace(';', ',')}\x07"
+        return passed_on(f"\x1b]777;notify;tokpit;{clean.replace(';', ',')}\x07", environment)
     return ""

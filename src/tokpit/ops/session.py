@@ -26,7 +26,7 @@ from tokpit.transport.base import Host, HostSpec, Prompt
 
 if TYPE_CHECKING:
     from tokpit.config.settings import AlarmPreferences
-    from tokpit.ops.alarms import Book, Tell
+    from tokpit.ops.alarms import Book, Complain, Tell
     from tokpit.ops.older import Older
     from tokpit.ops.records.recording import Recorder, Sink
     from tokpit.store.history import History
@@ -214,11 +214,13 @@ class Session:
 
         return await execute(self, command(command_id), args)
 
-    def watch_alarms(self, preferences: AlarmPreferences, tell: Tell) -> None:
+    def watch_alarms(self, preferences: AlarmPreferences, tell: Tell, complain: Complain) -> None:
         """Look at all servers and hosts regularly; `tell` hears of alarms as they begin and end."""
-        from tokpit.ops.alarms import Watch
+        from tokpit.ops.alarms import Watch, hook_problem
 
-        watch = Watch(self, preferences, tell)
+        if problem := hook_problem(preferences.command):
+            complain(problem)
+        watch = Watch(self, preferences, tell, complain)
         self.alarms = watch.book
         self.supervisor.start("alarms", watch.run())
 

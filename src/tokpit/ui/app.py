@@ -64,7 +64,7 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
     ) -> None:
         """`sixteen`: colours for a terminal that has no more than that many; None: as the terminal is."""
         super().__init__()
-        self._tour = tour
+        self._tour, self._painted = tour, False
         self.own_keys, self._problems = own_keys(keys or {})
         """A person's own keys by binding id."""
         self.session = session
@@ -107,11 +107,15 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
         self.push_screen(Cockpit(self.view, chart_engine=self._chart_engine))
         self.call_after_refresh(self._after_first_paint)
 
-    def report(self, problem: str) -> None:
-        """Say this once the first screen is painted."""
-        self._problems.append(problem)
+    def report(self, problem: str, *, hint: str = "") -> None:
+        """Say this, once the first screen is painted."""
+        if self._painted:
+            tell(self, problem, hint=hint, bad=True)
+        else:
+            self._problems.append(f"{problem}\n{hint}" if hint else problem)
 
     def _after_first_paint(self) -> None:
+        self._painted = True
         for problem in self._problems:
             tell(self, problem, bad=True)
         self._spawn(self._connect())

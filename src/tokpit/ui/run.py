@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -12,8 +13,10 @@ from typing import Any
 
 from tokpit.config.settings import Preferences, load_preferences
 from tokpit.errors import ConfigError, StoreError
+from tokpit.ops.records.left import news
 from tokpit.ui.app import TokpitApp
 from tokpit.ui.app_actions import new_here
+from tokpit.ui.ending import leaving
 from tokpit.ui.escape import part_escapes
 
 
@@ -29,6 +32,9 @@ async def run_app(
 
     What is asked for here goes before the preferences; preferences that cannot be read are said and left out.
     """
+    for name in ("COLUMNS", "LINES"):
+        # Exported by a shell, they would hold against the terminal itself, at the start and at every later size.
+        os.environ.pop(name, None)
     problem = ""
     preferences = Preferences()
     try:
@@ -57,13 +63,19 @@ async def run_app(
     part_escapes(app.own_keys)
     if problem:
         app.report(problem)
+    mine: Path | None = getattr(session, "ring", None)
+    if mine is not None and (left := await asyncio.to_thread(news, mine.parent)):
+        app.report(
+            "tokpit was ended here without leaving; its last minutes are kept", hint=f"tokpit record save {left}"
+        )
     watch = getattr(session, "watch_alarms", None)
     if watch is not None and preferences.alarms.enabled:
-        watch(preferences.alarms, partial(app.tell_alarm, preferences.alarms))
+        watch(preferences.alarms, partial(app.tell_alarm, preferences.alarms), app.report)
     # Threads that write recordings and judge findings give way to the screen after a millisecond instead of five.
     sys.setswitchinterval(0.001)
     app.loaded = _settle
-    await app.run_async()
+    with leaving(app):
+        await app.run_async()
 
 
 def _settle() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
@@ -15,7 +16,7 @@ from tokpit.config.settings import AlarmPreferences, load_preferences
 from tokpit.domain.finding import Finding
 from tokpit.domain.records import LinkState, LogBatch, PhaseRecord, ServersRecord
 from tokpit.errors import ConfigError
-from tokpit.ops.alarms import Alarm, Book, Watch, osc, quiet, run_hook
+from tokpit.ops.alarms import Alarm, Book, Watch, hook_problem, osc, quiet, run_hook
 
 ON = AlarmPreferences()
 BAD = Finding(code="KV_FULL", severity="warning", claim="KV is full")
@@ -92,12 +93,20 @@ def test_a_table_that_is_off_is_said_with_its_key(tmp_path: Path, line: str, sai
 
 def test_notifications_are_only_text() -> None:
     for kind in ("osc9", "osc777"):
-        body = osc(kind, "a\x1b[31mred\x07;b\n\u202e")
+        body = osc(kind, "a\x1b[31mred\x07;b\n\u202e", {})
         assert body.count("\x1b") == 1
         assert body.count("\x07") == 1
         assert body.endswith("\x07")
-    assert osc("osc777", "a;b") == "\x1b]777;notify;tokpit;a,b\x07"
+    assert osc("osc777", "a;b", {}) == "\x1b]777;notify;tokpit;a,b\x07"
     assert osc("off", "x") == ""
+
+
+def test_tmux_and_screen_hand_a_notification_on() -> None:
+    assert osc("osc9", "full", {"TMUX": "/tmp/s,1,0"}) == "\x1bPtmux;\x1b\x1b]9;full\x07\x1b\\"
+    sent = osc("osc9", "x" * 100, {"STY": "1.pts"})
+    pieces = sent.removeprefix("\x1bP").removesuffix("\x1b\\").split("\x1b\\\x1bP")
+    assert "".join(pieces) == "\x1b]9;" + "x" * 100 + "\x07"
+    assert max(map(len, pieces)) <= 76
 
 
 async def test_the_hook_gets_its_facts_in_the_environment_and_no_text_is_run(tmp_path: Path) -> None:
@@ -114,9 +123,80 @@ async def test_the_hook_gets_its_facts_in_the_environment_and_no_text_is_run(tmp
     assert told["TOKPIT_ALARM_SERVER"] == "gpu1:30000"
 
 
-async def test_a_hook_that_is_not_there_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    await run_hook("/no/such/program", Alarm(subject="s", label="s", finding=BAD, since=0.0), begins=True)
-    assert "did not start" in caplog.text
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("/no/such/program", "did not start"),
+        (f"{sys.executable} -c 'raise SystemExit(7)'", "ended with status 7"),
+        (f"{sys.executable} -c 'import time; time.sleep(600)'", "ran longer than 0.2 s and was ended"),
+        (f"{sys.executable} -c 0", ""),
+    ],
+)
+async def test_a_hook_that_does_not_do_its_work_is_said(
+    command: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tokpit.ops.alarms.HOOK_S", 0.2 if "sleep" in command else 30.0)
+    problem = await run_hook(command, Alarm(subject="s", label="gpu1:1", finding=BAD, since=0.0), begins=True)
+    assert said in problem
+    assert bool(said) == bool(problem)
+    assert not said or "KV_FULL on gpu1:1" in problem
+
+
+def test_a_hook_that_cannot_run_is_said_before_it_is_needed(tmp_path: Path) -> None:
+    assert hook_problem("") == ""
+    assert hook_problem(f"{sys.executable} -c 0") == ""
+    assert "'/no/such/program' was not found" in hook_problem("/no/such/program --page")
+    plain = tmp_path / "page"
+    plain.write_text("#!/bin/sh\n")
+    assert "may not be run" in hook_problem(str(plain))
+
+
+async def test_what_began_in_a_quiet_hour_is_told_at_its_end_and_an_end_reaches_who_heard_of_the_begin(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    out = tmp_path / "heard"
+    script = tmp_path / "hook"
+    script.write_text(f'#!/bin/sh\necho "$TOKPIT_ALARM_STATE $TOKPIT_ALARM_CODE" >> {out}\n')
+    script.chmod(0o755)
+    session = Recorder()
+    fill(session.store, seconds=30)
+    told: list[str] = []
+    complaints: list[str] = []
+    preferences = AlarmPreferences(
+        raise_after=1, clear_after=1, link_after_s=0.0, severities=("error",), command=str(script)
+    )
+    watch = Watch(session, preferences, lambda a, begins: told.append(f"{a.code} {begins}"), complaints.append)  # type: ignore[arg-type]
+    hour = [True]
+    monkeypatch.setattr("tokpit.ops.alarms.quiet", lambda *_: hour[0])
+
+    async def heard() -> list[str]:
+        await asyncio.gather(*watch._hooks)
+        return out.read_text().splitlines() if out.exists() else []
+
+    session.store.apply(link(LinkState.LOST, reason="no answer"))
+    await watch.look()
+    assert (told, await heard()) == (["LINK_LOST True"], [])
+    hour[0] = False
+    await watch.look()
+    await watch.look()
+    assert (told, await heard()) == (["LINK_LOST True"] * 2, ["raised LINK_LOST"])
+    hour[0] = True
+    session.store.apply(link())
+    await watch.look()
+    assert (told[2:], await heard()) == (["LINK_LOST False"], ["raised LINK_LOST", "ended LINK_LOST"])
+    session.store.apply(link(LinkState.LOST, reason="no answer"))
+    await watch.look()
+    assert watch.book.acknowledge(HOST) == 1
+    hour[0] = False
+    await watch.look()
+    assert len(await heard()) == 2, "somebody knew of it already"
+    session.store.apply(link())
+    script.write_text("#!/bin/sh\nexit 3\n")
+    await watch.look()
+    session.store.apply(link(LinkState.LOST, reason="no answer"))
+    await watch.look()
+    await asyncio.gather(*watch._hooks)
+    assert ["status 3" in said for said in complaints] == [True]
 
 
 async def test_what_the_rules_find_in_the_store_alarms_and_ends_when_the_server_recovers() -> None:

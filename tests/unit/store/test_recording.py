@@ -163,6 +163,19 @@ def test_a_damaged_part_costs_that_part_alone(tmp_path: Path) -> None:
     assert "damaged near byte" in " ".join(recording.problems)
 
 
+def test_damage_in_a_small_file_costs_what_is_behind_it(tmp_path: Path) -> None:
+    records = feed()
+    path = written(tmp_path / "a.tokrec", records)
+    whole = list(Recording(path).records())
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) * 3 // 4] ^= 0xFF
+    path.write_bytes(raw)
+    recording = Recording(path)
+    known = len(whole) // 4
+    assert list(recording.records())[:known] == whole[:known]
+    assert "damaged at byte" in " ".join(recording.problems)
+
+
 def test_one_that_was_never_ended_is_read_and_said(tmp_path: Path) -> None:
     recording = Recording(written(tmp_path / "a.tokrec", feed(), end=False))
     assert len(list(recording.records())) == len(feed())

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,6 +157,7 @@ def test_after_kill_9_it_starts_again_and_what_was_recorded_is_there(
     again = Terminal(terminal.folder)
     again.open("local", size=(120, 40))
     try:
+        again.shows("ended here without leaving", "tokpit record save")
         choose(again, "Flood-1B")
         again.shows("following", "Decode batch")
         assert sorted(lives for _, lives, _ in rings(kept)) == [False, True]
@@ -172,3 +174,35 @@ def test_what_is_typed_ahead_goes_where_it_would_have_gone(terminal: Terminal) -
     terminal.keys("Escape", "1")  # in one piece
     terminal.shows("fleet  1 host")
     assert not (terminal.folder / "state" / "exports").exists()
+
+
+def test_a_copy_within_tmux_is_in_its_buffer(terminal: Terminal) -> None:
+    terminal.open(*REPLAY)
+    terminal.shows("PAUSE", "q quit")
+    terminal.keys("y")
+    terminal.shows("copied the command line", "tmux's buffer")
+    terminal.until(lambda _: "sglang.launch_server" in terminal.tmux("show-buffer"))
+
+
+def test_told_to_end_it_leaves_the_terminal_as_it_was(terminal: Terminal) -> None:
+    terminal.open(*REPLAY)
+    terminal.shows("SIMULATED", "PAUSE", "q quit")
+    os.kill(terminal.pid(), signal.SIGTERM)
+    shown = terminal.shows("ended with 0")
+    assert "SIMULATED" not in shown, "the alternate screen was not left"
+
+
+def test_a_terminal_that_is_closed_ends_it(terminal: Terminal) -> None:
+    terminal.open(*REPLAY)
+    terminal.shows("PAUSE", "q quit")
+    pid = terminal.pid()
+    terminal.close()
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
+        time.sleep(0.05)
+
+
+def test_it_is_as_large_as_its_terminal_whatever_a_shell_exports(terminal: Terminal) -> None:
+    terminal.open(*REPLAY, size=(110, 35), env={"COLUMNS": "80", "LINES": "24"})
+    terminal.until(lambda shown: "q quit" in "".join(shown.splitlines()[-1:]) and len(shown.splitlines()) == 35)
+    terminal.resize(100, 30)
+    terminal.until(lambda shown: "q quit" in "".join(shown.splitlines()[-1:]) and len(shown.splitlines()) == 30)

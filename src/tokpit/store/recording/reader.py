@@ -7,7 +7,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -40,6 +40,17 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence for everything that is off."""
     clocks: tuple[tuple[float, dict[str, float]], ...] = ()
     """Time of each head and the hosts' clocks then."""
+
+
+def _up_to_damage(unzip: Any, data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Bytes read and what came of them before the place that cannot be read; in small steps, little is lost there."""
+    for at in range(0, len(data), 64):
+        piece = data[at : at + 64]
+        try:
+            out = unzip.decompress(piece)
+        except zlib.error:
+            return
+        yield len(piece), out
 
 
 class Recording:
@@ -171,11 +182,17 @@ class Recording:
                 if not data and not (data := stream.read(_CHUNK)):
                     break
                 here = stream.tell() - len(data)
+                before = unzip.copy()
                 try:
                     # Bounded: a small file may hold gigabytes of zeros.
                     out = unzip.decompress(data, 1 << 20)
                 except zlib.error:
-                    if not begun and here == 0:
+                    for size, out in _up_to_damage(before, data):
+                        here += size
+                        if out:
+                            begun = True
+                            yield out
+                    if not begun and stream.tell() == len(data):
                         raise self._foreign() from None
                     yield None
                     if not (data := self._resync(stream, data[1:])):

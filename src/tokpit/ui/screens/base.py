@@ -12,6 +12,7 @@ from textual.widgets import Input
 from tokpit.domain.records import Operation
 from tokpit.domain.text import mask_secrets
 from tokpit.errors import TokpitError
+from tokpit.ui import clipboard
 from tokpit.ui.session_protocol import SessionLike
 from tokpit.ui.text import content
 from tokpit.ui.view import View
@@ -116,17 +117,16 @@ def tell(console: TokpitApp, message: str, *, hint: str = "", bad: bool = False)
     console.notify(str(content(text)), severity=cast(Any, severity), markup=False, timeout=8 if bad else 4)
 
 
-COPY_MAX_BYTES = 65_536
-"""Terminals drop longer OSC 52 sequences, some without a word."""
-
-
 def copy(console: TokpitApp, text: str, what: str) -> bool:
     """Put `text`, secrets masked, on the terminal's clipboard (OSC 52); whether it was short enough for that."""
     masked = mask_secrets(text)
-    if len(masked.encode()) > COPY_MAX_BYTES:
-        tell(console, f"{what} is longer than the 64 KiB that a terminal takes", bad=True)
+    if (size := len(masked.encode())) > clipboard.MAX_BYTES:
+        said = (
+            f"{what}: {size / 1024:,.0f} KiB are more than the {clipboard.MAX_BYTES // 1024} KiB that a terminal takes"
+        )
+        tell(console, said, hint="nothing was copied; export writes files", bad=True)
         return False
-    console.copy_to_clipboard(masked)
+    also = clipboard.put(console, masked)
     hidden = "; secrets are masked in it" if masked != text else ""
-    tell(console, f"copied {what} ({len(masked)} characters){hidden}")
+    tell(console, f"copied {what} ({len(masked)} characters){hidden}", hint=f"it is in {also} as well" if also else "")
     return True

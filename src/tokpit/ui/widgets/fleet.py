@@ -237,7 +237,7 @@ class FleetPanel(ScrolledPanel):
         """Into the filter, while one is typed."""
         if self.typing:
             event.stop()
-            self.wanted += safe(event.text)[:LONGEST_FILTER]
+            self.wanted += safe(next(iter(event.text.splitlines()), ""))[:LONGEST_FILTER]
             self.cursor = self.top = 0
             self._host = ""
             self.redraw()

@@ -76,6 +76,8 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
         self._chart_engine = chart_engine
         self.busy: set[str] = set()
         """Commands under way, by id and target."""
+        self.problems: dict[str, str] = {}
+        """Why a command failed the last time, by its id."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watched: set[str] = set()
         self._host_chosen = False

@@ -11,6 +11,7 @@ from tokpit.domain.records import GpuRecord, HostRecord, LinkState, Problem, Sam
 from tokpit.transport.base import HostSpec
 from tokpit.ui.actions import actions_for
 from tokpit.ui.charts.panel import ChartPanel
+from tokpit.ui.screens.base import tell
 from tokpit.ui.screens.cockpit import grid_for
 from tokpit.ui.widgets.tree import HostTree
 
@@ -350,3 +351,30 @@ async def test_a_narrow_log_gives_the_day_away_and_keeps_what_the_line_says() ->
         assert time.strftime("%Y-") not in shown
         await pilot.resize_terminal(200, 50)
         await shows(pilot, time.strftime("[%Y-", time.gmtime()))
+
+
+async def test_the_footer_leads_with_what_enter_and_escape_do_just_now() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (80, 24)) as pilot:
+        await shows(pilot, "following")
+        await pilot.press("slash")
+        await until(pilot, lambda: rows(pilot)[-1].startswith(" enter search  esc close"))
+        assert "launch" not in rows(pilot)[-1], "letters are typed"
+        await pilot.press("escape", "z")
+        await until(pilot, lambda: rows(pilot)[-1].startswith(" esc all panels"))
+        await pilot.press("escape")
+        await until(pilot, lambda: rows(pilot)[-1].startswith(" l launch"))
+        await pilot.press("space")
+        await until(pilot, lambda: rows(pilot)[-1].startswith(" esc back to now"))
+        await pilot.click("#footer", offset=(2, 0))
+        await until(pilot, lambda: rows(pilot)[-1].startswith(" l launch"))
+
+
+async def test_a_bad_notice_has_a_sign_besides_its_colour() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (80, 24)) as pilot:
+        await shows(pilot, "following")
+        tell(pilot.app, "the server did not answer", bad=True)  # type: ignore[arg-type]  # the console
+        await shows(pilot, "✗ the server did not answer")

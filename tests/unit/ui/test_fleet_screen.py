@@ -139,3 +139,14 @@ async def test_old_figures_count_for_nothing() -> None:
         await pilot.press("1")
         await shows(pilot, "node-00")
         assert "777" not in text(pilot)
+
+
+async def test_while_a_filter_is_typed_the_footer_has_no_letters() -> None:
+    async with console(fleet(6), (80, 24)) as pilot:
+        await pilot.press("1")
+        await shows(pilot, "node-05")
+        await pilot.press("slash")
+        await until(pilot, lambda: rows(pilot)[-1].startswith(" enter keep  esc all hosts"))
+        assert "check" not in rows(pilot)[-1]
+        await pilot.press("z", "z", "enter")
+        await shows(pilot, "no host has these words", "/ changes them")

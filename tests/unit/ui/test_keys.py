@@ -15,6 +15,7 @@ from tokpit.ui.escape import TwoKeys
 from tokpit.ui.keymap import own_keys
 from tokpit.ui.run import run_app
 from tokpit.ui.screens.cockpit import Cockpit
+from tokpit.ui.screens.help import HelpPanel, HelpScreen
 from tokpit.ui.widgets.log_view import LogView
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -245,3 +246,16 @@ async def test_keys_that_page_in_an_empty_palette_and_order_no_runs_do_no_harm()
         await shows(pilot, "no run is stored yet")
         await pilot.press("o", "r", "o", "m", "space", "enter", "p", "e", "escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, Cockpit))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (100, 30), (200, 50), (300, 80)])
+async def test_help_has_every_key_once_and_no_column_begins_within_an_entry(size: tuple[int, int]) -> None:
+    async with console(Recorder(), size) as pilot:
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HelpScreen))
+        panel = pilot.app.screen.query_one(HelpPanel)
+        lines = panel.all_rows(size[0] - 4)
+        keys = [text.strip() for row in lines for text, style in row if style == "key" and text.strip()]
+        wanted = [action.key_text for action in actions_for("cockpit")]
+        assert sorted(keys) == sorted([*wanted, "↑ ↓", "pgup"])
+        assert not any(style == "key" and not text.strip() for text, style in lines[0]), "a column begins with a rest"

@@ -268,7 +268,7 @@ async def _open(pilot: object) -> SweepScreen:
     await shows(pilot, "concurrency levels")  # type: ignore[arg-type]
     screen = pilot.app.screen  # type: ignore[attr-defined]
     assert isinstance(screen, SweepScreen)
-    assert "esc stop / back" in rows(pilot)[-1]  # type: ignore[arg-type]
+    assert "esc back" in rows(pilot)[-1]  # type: ignore[arg-type]
     screen.operation_id = "sweep-x"
     return screen
 

@@ -11,7 +11,7 @@ from textual.color import Color
 from console_feed import Recorder, fill
 from console_screen import console, shows, until
 from tokpit.config.themes import read_theme, shipped_folder
-from tokpit.ui.palette import SERIES, Palette
+from tokpit.ui.palette import ON_CURSOR, SERIES, Palette, contrast
 from tokpit.ui.theming import DEFAULT_THEME, all_themes
 
 FILES = sorted(shipped_folder().glob("*.toml"))
@@ -31,15 +31,9 @@ TEXT = (
 """Styles of words and figures; WCAG asks for 4.5:1."""
 
 
-def luminance(color: Color) -> float:
-    parts = [c / 255 for c in (color.r, color.g, color.b)]
-    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(a: Color, b: Color) -> float:
-    low, high = sorted((luminance(a), luminance(b)))
-    return (high + 0.05) / (low + 0.05)
+def test_contrast_is_that_of_the_standard() -> None:
+    assert contrast(Color(0, 0, 0), Color(255, 255, 255)) == pytest.approx(21)
+    assert contrast(Color(119, 119, 119), Color(255, 255, 255)) == pytest.approx(4.48, abs=0.01)
 
 
 def test_the_default_and_the_promised_kinds_are_there() -> None:
@@ -66,7 +60,8 @@ def test_every_style_can_be_read_on_its_background(name: str) -> None:
     }
     palette = Palette({**fields, **theme.variables})
     floor = 7.0 if "high-contrast" in name else 4.5
-    least_of = {**dict.fromkeys(TEXT, floor), "faint": 3.0, "mark": 3.0, "cursor": 4.5}
+    on_cursor = [f"{style}{ON_CURSOR}" for style in ("fg", "dim", "stale", "good", "warn", "bad")]
+    least_of = {**dict.fromkeys(TEXT, floor), **dict.fromkeys(on_cursor, 4.5), "faint": 3.0, "mark": 3.0, "cursor": 4.5}
     for style, least in least_of.items():
         color, behind = palette[style].color, palette[style].bgcolor
         assert color is not None

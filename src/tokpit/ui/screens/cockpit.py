@@ -319,6 +319,18 @@ class Cockpit(TimedScreen):
         for panel in self._charts:
             panel.redraw()
 
+    def now_keys(self) -> Sequence[tuple[str, str, str]]:
+        """The line that is typed, a panel alone, a search in the file, held time: what enter and escape do."""
+        if self.query_one("#search", Input).has_class("open"):
+            return ("enter", "enter", self._asked), ("escape", "esc", "close, all lines")
+        if self.query_one(LogView).older.busy:
+            return (("escape", "esc", "stop reading"),)
+        if self._zoomed is not None:
+            return (("escape", "esc", "all panels"),)
+        if self.view.past is not None:
+            return (("escape", "esc", "back to now"),)
+        return ()
+
     def action_zoom(self) -> None:
         """The focused panel (the log, or the first chart) alone; again: all panels."""
         if self._zoomed is not None:
@@ -335,7 +347,7 @@ class Cockpit(TimedScreen):
 
     def action_filter(self) -> None:
         """Open the line for a pattern to filter by."""
-        self._open_line("filter", "show only lines with this regular expression; !regex: only the others; empty: all")
+        self._open_line("filter", "regex keeps lines, !regex drops them, empty: all")
 
     def _open_line(self, asked: str, hint: str) -> None:
         line = self.query_one("#search", Input)

@@ -59,6 +59,17 @@ class FleetScreen(TimedScreen):
         super().before_pump()
         self.console.watch_all()
 
+    @property
+    def typing(self) -> bool:
+        """Whether a filter is typed."""
+        return self.query_one(FleetPanel).typing
+
+    def now_keys(self) -> Sequence[tuple[str, str, str]]:
+        """While a filter is typed: what enter and escape do."""
+        if self.typing:
+            return ("enter", "enter", "keep"), ("escape", "esc", "all hosts")
+        return ()
+
     def action_choose(self) -> None:
         """The cockpit on the host under the cursor, and on its first live server."""
         name = self.query_one(FleetPanel).chosen()

@@ -82,4 +82,4 @@ def run_line(run: Run) -> str:
     best = figures.fixed(max(level.output_tps for level in run.levels))
     name = crop(model_name(run.model) if run.model else "", 16)
     note = f"  {run.note}" if run.note else ""
-    return safe(f"{run.id:8} {day}  {crop(run.target, 16):16} {name:16} C={crop(levels, 16)}  {best} tok/s{note}")
+    return safe(f"{run.id:8} {day} {best:>7} tok/s  {crop(run.target, 16):16} {name:16} C={crop(levels, 16)}{note}")

@@ -220,6 +220,13 @@ class SweepScreen(OperationScreen):
             panel.styles.height = max(5 if height >= 16 else 3, min(rows, max(5, height * 3 // 5)))
             notes.styles.height = max(4, min(wanted + frame, height // 3))
 
+    def now_keys(self) -> Sequence[tuple[str, str, str]]:
+        """What escape does while it runs, and once it is over."""
+        operation = self.operation()
+        if operation is None:
+            return (("escape", "esc", "back"),)
+        return (("escape", "esc", "stop, keep the levels" if self.running else "back"),)
+
     def action_measure(self) -> None:
         """The chart's next measure."""
         self.query_one(LevelsChart).next_measure()

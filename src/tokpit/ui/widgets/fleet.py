@@ -96,7 +96,7 @@ class FleetPanel(ScrolledPanel):
         """How many, how many are not reached, what is picked, and how they are ordered."""
         names, count = self.names(), len(self.all_names())
         down = sum(1 for name in names if not self.view.linked(name))
-        right: list[Span] = [(f"{down} not reached  ", "bad")] if down else []
+        right: list[Span] = [(f"{down} not reached", "bad")] if down else []
         shown = f"{len(names)} of {count}" if len(names) != count else str(count)
         left: list[Span] = [("fleet", "title"), (f"  {shown} host{'s' if count != 1 else ''}", "dim")]
         if self.picked:
@@ -105,7 +105,8 @@ class FleetPanel(ScrolledPanel):
             left.append((f"  by {self.sort}", "dim"))
         if self.wanted or self.typing:
             left += [("  /", "accent"), (safe(self.wanted), "fg"), ("▏" if self.typing else "", "accent")]
-        return left, [*right, *self.place()]
+        place = self.place()
+        return left, [*right, ("  " if right and place else "", "fg"), *place]
 
     def place(self) -> Row:
         """Which rows are in view, where not all are."""

@@ -14,7 +14,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from console_screen import rows
-from tokpit.ui.palette import Palette
+from tokpit.ui.palette import ON_CURSOR, Palette
 from tokpit.ui.text import width_of
 from tokpit.ui.widgets.panel import Panel
 
@@ -55,7 +55,10 @@ def styles(pilot: Pilot[Any]) -> list[list[str]]:
 
 def snapshot(pilot: Pilot[Any]) -> str:
     """The screen as text, then a letter for the style of each cell."""
-    letters = ["".join(_LETTERS.get(name, "?") for name in row).rstrip() for row in styles(pilot)]
+    letters = [
+        "".join(_LETTERS.get(name, "c" if name.endswith(ON_CURSOR) else "?") for name in row).rstrip()
+        for row in styles(pilot)
+    ]
     return "\n".join([*(row.rstrip() for row in rows(pilot)), "-- styles", *letters]) + "\n"
 
 

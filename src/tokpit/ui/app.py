@@ -37,7 +37,13 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
     CSS = """
     Screen { background: $background; color: $foreground; }
     Toast { background: $panel; }
-    Input > .input--placeholder { color: $text-disabled; }
+    DataTable { background: $background; }
+    DataTable:focus { background-tint: $background 0%; }
+    DataTable > .datatable--header { background: $background; color: $text-muted; text-style: none; }
+    DataTable:focus > .datatable--cursor, DataTable > .datatable--cursor,
+    OptionList:focus > .option-list--option-highlighted {
+        background: $primary 30%; color: $foreground; text-style: bold; }
+    Input > .input--placeholder { color: $text-muted; text-style: italic; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+t", "next_theme", "theme", show=False),
@@ -54,7 +60,9 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
         chart_engine: str = "auto",
         keys: Mapping[str, str] | None = None,
         tour: bool = False,
+        sixteen: bool | None = None,
     ) -> None:
+        """`sixteen`: colours for a terminal that has no more than that many; None: as the terminal is."""
         super().__init__()
         self._tour, self._painted = tour, False
         self.own_keys, self._problems = own_keys(keys or {})
@@ -68,15 +76,18 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
         self._chart_engine = chart_engine
         self.busy: set[str] = set()
         """Commands under way, by id and target."""
+        self.problems: dict[str, str] = {}
+        """Why a command failed the last time, by its id."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watched: set[str] = set()
         self._host_chosen = False
-        themes, problems = all_themes(theme_folders)
+        sixteen = self.console.color_system == "standard" if sixteen is None else sixteen
+        themes, problems = all_themes(theme_folders, sixteen=sixteen)
         self._problems += problems
         for found in themes:
             self.register_theme(found)
         self._names = [found.name for found in themes]
-        self._theme_files = ThemeFiles(self, theme_folders)
+        self._theme_files = ThemeFiles(self, theme_folders, sixteen=sixteen)
         wanted = theme or DEFAULT_THEME
         if wanted in self.available_themes:
             self.theme = wanted

@@ -42,9 +42,11 @@ def quantity(value: float | None, unit: str) -> str:
 
 
 def tick(value: float, unit: str) -> str:
-    """An axis label: short, unit only where it is one character."""
+    """An axis label: short; a unit only where the same axis may be in another one at another time."""
     if unit == "fraction":
         return f"{value * 100:g}%"
+    if unit == "s":
+        return "0" if value == 0 else f"{value * 1000:g}ms" if value < 1 else f"{value:g}s"
     if abs(value) >= 1_000_000:
         return f"{value / 1e6:g}M"
     if abs(value) >= 1000:

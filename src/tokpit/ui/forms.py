@@ -27,7 +27,7 @@ LAUNCH_FIELDS: tuple[tuple[str, str, str], ...] = (
 )
 SWEEP_FIELDS: tuple[tuple[str, str, str, str], ...] = (
     ("levels", "concurrency levels", "1,4,8,16,32,48", "comma separated"),
-    ("requests", "requests per level", "", "empty: twice the concurrency, at least 8"),
+    ("requests", "requests per level", "", "empty: 2 x the level, at least 8"),
     ("max_tokens", "output tokens", "1024", "per request"),
 )
 

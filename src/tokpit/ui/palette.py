@@ -10,6 +10,21 @@ from textual.color import Color, ColorParseError
 SERIES = tuple(f"series-{n}" for n in range(1, 7))
 """Style names of chart series in the order in which they are used."""
 
+ON_CURSOR = "@cursor"
+"""Behind a style's name: the same on the cursor's ground."""
+
+
+def contrast(one: Color, other: Color) -> float:
+    """WCAG 2 contrast ratio of two colours, 1 to 21 (https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio)."""
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(color: Color) -> float:
+    parts = [part / 255 for part in color.rgb]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
 
 class Palette:
     """Styles by name. `fg`, `dim`, `bold`, `title`, `border`, `focus`, `good`, `warn`, `bad`, `series-1`..."""
@@ -26,11 +41,12 @@ class Palette:
         warn = self._color("warning", foreground)
         good = self._color("success", foreground)
         cursor = primary.blend(self.background, 0.70)
+        self._foreground, self._cursor = foreground, cursor
         self._styles = {
             "fg": self._style(foreground),
             "bold": self._style(foreground, bold=True),
             "dim": self._style(dim),
-            "faint": self._style(foreground.blend(self.background, 0.66)),
+            "faint": self._style(foreground.blend(self.background, 0.5)),
             "title": self._style(primary, bold=True),
             "border": self._style(border),
             "focus": self._style(primary),
@@ -66,10 +82,19 @@ class Palette:
             self._styles[name] = self._style(self._color(f"chart-{name}", fallback))
 
     def __getitem__(self, name: str) -> Style:
+        if name.endswith(ON_CURSOR) and name not in self._styles:
+            base = self._styles[name.removesuffix(ON_CURSOR)]
+            self._styles[name] = base + Style(color=self._readable(base).rich_color, bgcolor=self._cursor.rich_color)
         return self._styles[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self._styles
+
+    def _readable(self, style: Style) -> Color:
+        """The style's colour, as near to the text's as the cursor's ground makes needful."""
+        color = Color.from_rich_color(style.color) if style.color is not None else self._foreground
+        steps = (color.blend(self._foreground, share / 4, 1) for share in range(4))
+        return next((one for one in steps if contrast(one, self._cursor) >= 4.5), self._foreground)
 
     def _color(self, name: str, fallback: Color) -> Color:
         text = self._variables.get(name, "")

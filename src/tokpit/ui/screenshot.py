@@ -25,7 +25,7 @@ async def screenshot(
     font: str | None = None,
 ) -> str:
     """The screen as SVG after pressing `keys`; `font` replaces the SVG's web fonts by one that is installed."""
-    app = TokpitApp(session, theme=theme, chart_engine=chart_engine)
+    app = TokpitApp(session, theme=theme, chart_engine=chart_engine, sixteen=False)
     async with app.run_test(size=size) as pilot:
         await pilot.pause(max(0.3, wait_s))
         for key in keys:

@@ -16,9 +16,11 @@ from textual.filter import LineFilter
 from textual.strip import Strip
 
 from tokpit.domain.text import sanitize
-from tokpit.ui.palette import Palette
+from tokpit.ui.palette import ON_CURSOR, Palette
 
 _JOINERS = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F))
+PICKED = "◆"
+"""Marks what is picked, on every screen."""
 Span = tuple[str, str]
 Row = Sequence[Span]
 
@@ -66,7 +68,7 @@ def row_width(row: Iterable[Span]) -> int:
 
 
 def crop_row(row: Row, width: int) -> list[Span]:
-    """The row in at most `width` cells."""
+    """The row in at most `width` cells; an ellipsis shows that something is missing."""
     kept: list[Span] = []
     left = width
     for text, style in row:
@@ -74,6 +76,9 @@ def crop_row(row: Row, width: int) -> list[Span]:
         if cells > left:
             if left > 0:
                 kept.append((crop(text, left), style))
+            elif kept and text.strip():
+                last, worn = kept[-1]
+                kept[-1] = (crop(last + text, width_of(last)), worn)
             return kept
         kept.append((text, style))
         left -= cells
@@ -81,12 +86,25 @@ def crop_row(row: Row, width: int) -> list[Span]:
 
 
 def two_sided(left: Row, right: Row, width: int, *, fill: str = " ", fill_style: str = "fg") -> list[Span]:
-    """A row with a left and a right part; the left part gives way."""
+    """A row with a left and a right part, which never touch; the left part gives way."""
     right = crop_row(right, width)
     room = width - row_width(right)
-    left = crop_row(left, room)
+    left = crop_row(left, max(0, room - 1) if right else room)
     gap = room - row_width(left)
     return [*left, (fill * gap, fill_style), *right]
+
+
+def fitting(parts: Iterable[Row], width: int, *, gap: int = 2) -> tuple[list[Span], int]:
+    """As many whole parts as fit, with gaps between, and how many were left out: half a figure says nothing."""
+    row: list[Span] = []
+    left_out = 0
+    for part in parts:
+        between: list[Span] = [(" " * gap, "fg")] if row else []
+        if row_width(row) + row_width(between) + row_width(part) > width:
+            left_out += 1
+        else:
+            row += [*between, *part]
+    return row, left_out
 
 
 def wrap(text: str, width: int, *, indent: str = "") -> list[str]:
@@ -106,6 +124,28 @@ def wrap(text: str, width: int, *, indent: str = "") -> list[str]:
             lines += [indent + part if lines or n else part for n, part in enumerate(whole)]
             current = indent + current
     return [*lines, current] if current or not lines else lines
+
+
+def wrap_row(row: Row, width: int) -> list[list[Span]]:
+    """A sentence of several styles in rows of at most `width` cells, cut at spaces; words keep their styles."""
+    lines: list[list[Span]] = [[]]
+    for text, style in row:
+        for n, word in enumerate(text.split(" ")):
+            space = " " if n and lines[-1] else ""
+            if lines[-1] and row_width(lines[-1]) + width_of(space + word) > width:
+                lines.append([])
+                space = ""
+            pieces = wrap(word, width) if word else [""]
+            if space + pieces[0]:
+                lines[-1].append((space + pieces[0], style))
+            lines += [[(piece, style)] for piece in pieces[1:]]
+    return lines
+
+
+def under_cursor(row: Row, width: int) -> list[Span]:
+    """The whole row on the cursor's ground, so that the eye finds its end; words keep their colour."""
+    marked = [(text, style if style == "cursor" else f"{style}{ON_CURSOR}") for text, style in row]
+    return [*marked, (" " * max(0, width - row_width(row)), "cursor")]
 
 
 class Line(Strip):

@@ -4,24 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
 from tokpit.config.paths import config_dir
-from tokpit.config.themes import load_themes
+from tokpit.config.themes import COLOURS, ThemeSpec, load_themes
 
 if TYPE_CHECKING:
     from tokpit.ui.app import TokpitApp
 
 DEFAULT_THEME = "tokpit-dark"
+_LOW, _HIGH, _GREYS = 0, 170, (0, 85, 170, 255)
+"""Channel values of the sixteen colours as Rich knows them."""
+_BEHIND = frozenset({"background", "surface", "panel", "boost", "panel-border", "chart-grid", "gauge-track"})
+"""What lies behind words; all else must be told from it."""
 
 
-def all_themes(extra: Iterable[Path] = ()) -> tuple[list[Theme], list[str]]:
-    """Shipped themes, the user's, those of further folders; and one sentence for everything that is off in a file."""
+def all_themes(extra: Iterable[Path] = (), *, sixteen: bool = False) -> tuple[list[Theme], list[str]]:
+    """Shipped themes, the user's, those of further folders; and one sentence for everything that is off in a file.
+
+    `sixteen`: for terminals with that many colours.
+    """
     loaded = load_themes(extra)
-    themes = [Theme(**spec.arguments()) for spec in loaded.themes.values()]
+    themes = [Theme(**(snapped(spec) if sixteen else spec.arguments())) for spec in loaded.themes.values()]
     return themes, [str(problem) for problem in loaded.problems]
+
+
+def snapped(spec: ThemeSpec) -> dict[str, Any]:
+    """A theme's arguments with each colour replaced by the one of sixteen that means the same.
+
+    Taken to the nearest one, most colours of a soft theme become grey, and an orange warning becomes an error's red.
+    """
+    values = spec.arguments()
+    for key in COLOURS:
+        if key in values:
+            values[key] = _snap(key, values[key], spec.dark)
+    values["variables"] = {key: _snap(key, text, spec.dark) for key, text in spec.variables.items()}
+    return values
+
+
+def _snap(key: str, text: str, dark: bool) -> str:
+    try:
+        color = Color.parse(text.split(" ", maxsplit=1)[0])
+    except ColorParseError:
+        return text
+    hue, full, light = color.hsl
+    degrees = hue * 360
+    if full * (1 - abs(2 * light - 1)) < 0.15:  # the chroma: what the eye takes for grey
+        greys = _GREYS if key in _BEHIND else _GREYS[2:] if dark else _GREYS[:2]
+        level = min(greys, key=lambda grey: abs(grey - light * 255))
+        return Color(level, level, level).hex
+    low, high = (85, 255) if dark else (_LOW, _HIGH)
+    if degrees < 25 or degrees >= 335:
+        channels = (high, low, low)
+    elif degrees < 75:
+        channels = (high, high, low) if dark else (_HIGH, 85, _LOW)
+    elif degrees < 165:
+        channels = (low, high, low)
+    elif degrees < (230 if dark else 190):
+        channels = (low, high, high)
+    elif degrees < 265:
+        channels = (low, low, high)
+    else:
+        channels = (high, low, high)
+    return Color(*channels).hex
 
 
 LOOK_S = 1.0
@@ -31,8 +79,8 @@ LOOK_S = 1.0
 class ThemeFiles:
     """The user's own themes: who edits one sees it at once, or what is off in it; the last good one stays till then."""
 
-    def __init__(self, app: TokpitApp, extra: Iterable[Path]) -> None:
-        self._app, self._extra = app, tuple(extra)
+    def __init__(self, app: TokpitApp, extra: Iterable[Path], *, sixteen: bool) -> None:
+        self._app, self._extra, self._sixteen = app, tuple(extra), sixteen
         self._seen = self._stamps()
         self._said: set[str] = set(all_themes(self._extra)[1]) if self._seen else set()
 
@@ -42,7 +90,7 @@ class ThemeFiles:
         if stamps == self._seen:
             return
         self._seen = stamps
-        themes, problems = all_themes(self._extra)
+        themes, problems = all_themes(self._extra, sixteen=self._sixteen)
         here = self._app.current_theme
         for theme in themes:
             self._app.register_theme(theme)

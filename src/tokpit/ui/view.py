@@ -137,6 +137,10 @@ class View:
         """Whether a figure of that time must not pass for a live one."""
         return self.host is None or self.stale_on(self.host, t)
 
+    def stale_here(self, t: float | None) -> bool:
+        """`stale` for a figure of the selected server; of one that has ended every figure is."""
+        return self.stale(t) or (self.server is not None and not self.server.alive)
+
     def stale_on(self, host: str, t: float | None) -> bool:
         """`stale` for any host."""
         age = self.clock.age(host, t)
@@ -166,7 +170,7 @@ def phase_of(view: View, server: ServerState) -> str:
 def steps_per_s(view: View, server: ServerState) -> float | None:
     """Decode steps a second now: generation rate / (running x acceptance length); None where one is not fresh."""
     tps, running = server.get("gen_tps"), server.get("running_reqs")
-    if not tps.last or not running.last or view.stale(tps.last_t) or view.stale(running.last_t):
+    if not tps.last or not running.last or view.stale_here(tps.last_t) or view.stale(running.last_t):
         return None
     accept = server.series.get("accept_len")
     speculates = server.info.settings.spec_method is not None

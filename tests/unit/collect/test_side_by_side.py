@@ -42,7 +42,7 @@ async def test_the_queue_is_asked_for_jobs_beside_the_process_table() -> None:
     host = Patient(2)
     await host.connect()
     found = await Finder(host).find()
-    assert found.table.processes
+    assert found.table.clock_ticks
     await host.close()
 
 

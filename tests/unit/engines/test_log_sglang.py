@@ -255,7 +255,7 @@ LINES = st.one_of(
         running=st.integers(0, 9),
         ranks=st.sampled_from(["", " DP0", " DP1 TP0"]),
         queue=st.integers(0, 3),
-        spec=st.sampled_from(["", "accept len: 2.50, accept rate: 0.50, "]),
+        spec=st.sampled_from(["", "accept len: 2.50, accept rate: 0.50, ", "accept len: 3.10, accept rate: 0.70, "]),
     ),
     st.builds(prefill, st.integers(0, 59).map(lambda s: f"10:01:{s:02d}"), running=st.integers(0, 2)),
     st.sampled_from(["[2026-08-03 10:02:00] Load weight begin.", "words"]),

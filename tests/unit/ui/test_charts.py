@@ -11,7 +11,7 @@ from tokpit.ui.charts.braille import BrailleCanvas
 from tokpit.ui.charts.model import Chart, ChartCanvas, Curve, nice_top, thin, time_ticks, with_gaps, y_ticks
 from tokpit.ui.charts.panel import apart
 from tokpit.ui.charts.plotext_canvas import PlotextCanvas
-from tokpit.ui.text import crop, fit, row_width, safe, width_of, wrap
+from tokpit.ui.text import crop, crop_row, fit, fitting, row_width, safe, two_sided, width_of, wrap, wrap_row
 from tokpit.ui.widgets.panel import lines_text
 
 CANVASES = (BrailleCanvas, PlotextCanvas)
@@ -132,6 +132,7 @@ def test_ticks_say_time_back_from_now() -> None:
     assert [label for _, label in time_ticks(1000.0, 300.0, 80)] == ["-5m", "-3m45s", "-2m30s", "-1m15s", "now"]
     assert [label for _, label in time_ticks(1000.0, 60.0, 20)] == ["-1m", "now"]
     assert [label for _, label in y_ticks(0, 1, 8, lambda v: figures.tick(v, "fraction"))] == ["0%", "50%", "100%"]
+    assert [figures.tick(v, "s") for v in (0, 0.03, 0.5, 2.5)] == ["0", "30ms", "500ms", "2.5s"]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +156,29 @@ def test_cropping_and_padding_never_miss_the_width(words: str, width: int) -> No
     words = safe(words)
     assert width_of(crop(words, width)) <= width
     assert width_of(fit(words, width)) == width
+
+
+def test_two_sides_never_touch_and_nothing_is_cut_without_a_sign() -> None:
+    row = two_sided([("a long name", "fg")], [("12 tok/s", "dim")], 16)
+    assert "".join(text for text, _ in row) == "a long… 12 tok/s"
+    assert crop_row([("context ", "dim"), ("131072", "fg")], 8) == [("context…", "dim")]
+    assert crop_row([("whole", "fg"), (" ", "fg")], 5) == [("whole", "fg")]
+
+
+def test_half_a_figure_is_left_out() -> None:
+    parts = [[("KV ", "dim"), ("21%", "fg")], [("host states ", "dim"), ("10%", "fg")], [("SWA ", "dim"), ("3%", "fg")]]
+    row, left_out = fitting(parts, 16)
+    assert "".join(text for text, _ in row) == "KV 21%  SWA 3%"
+    assert left_out == 1
+
+
+@given(st.lists(st.text("ab é漢 ", max_size=30), max_size=4), st.integers(8, 40))
+def test_a_sentence_of_several_styles_wraps_and_loses_no_word(texts: list[str], width: int) -> None:
+    row = [(safe(text), str(n)) for n, text in enumerate(texts)]
+    lines = wrap_row(row, width)
+    assert all(row_width(line) <= width for line in lines)
+    said = "".join(text for line in lines for text, _ in line)
+    assert said.replace(" ", "") == "".join(text for text, _ in row).replace(" ", "")
 
 
 def test_wrapping_cuts_at_spaces_and_long_words_anywhere() -> None:

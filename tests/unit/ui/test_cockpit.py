@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from console_feed import HOST, Recorder, fill, gpu, launch, link, server
 from console_screen import SIZES, console, rows, shows, text, until
 from tokpit.domain.job import BatchJob
@@ -9,6 +11,8 @@ from tokpit.domain.records import GpuRecord, HostRecord, LinkState, Problem, Sam
 from tokpit.transport.base import HostSpec
 from tokpit.ui.actions import actions_for
 from tokpit.ui.charts.panel import ChartPanel
+from tokpit.ui.screens.base import tell
+from tokpit.ui.screens.cockpit import grid_for
 from tokpit.ui.widgets.tree import HostTree
 
 
@@ -215,7 +219,7 @@ async def test_resizing_folds_and_unfolds() -> None:
     session = Recorder()
     fill(session.store)
     async with console(session, (200, 60)) as pilot:
-        await shows(pilot, "acceptance", "╭─ hosts")
+        await shows(pilot, "acceptance", "╭▸ hosts")
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: "╭" not in text(pilot))
         assert "accept" in text(pilot)
@@ -251,3 +255,126 @@ async def test_on_a_narrow_screen_a_stale_chart_still_says_how_old_it_is() -> No
     async with console(session, (80, 24)) as pilot:
         title = next(row for row in (await shows(pilot, "gen", "accept")).split("\n") if " gen " in row)
         assert title.count("1m1") == 2
+
+
+async def test_in_a_narrow_header_a_fact_is_whole_or_not_there() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (72, 24)) as pilot:
+        await shows(pilot, "ready")
+        words = rows(pilot)[1].split("  ")
+        assert "context" not in {word.strip() for word in words}, "a label without its figure"
+        assert "…" not in rows(pilot)[1]
+        assert "cap 9" in rows(pilot)[1]
+
+
+async def test_a_server_that_has_ended_has_no_live_figure() -> None:
+    session = Recorder()
+    fill(session.store)
+    session.store.apply(ServersRecord(HOST, time.time(), ()))
+    async with console(session) as pilot:
+        await shows(pilot, "gone")
+        for name in ("#chart-gen", "#chart-batch", "#chart-cache"):
+            _, right = pilot.app.screen.query_one(name, ChartPanel).heading(60)
+            assert "stale" in {style for _, style in right}
+            assert any("old" in word for word, _ in right)
+
+
+async def test_over_a_lost_link_no_server_is_called_ready() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session) as pilot:
+        tree = pilot.app.screen.query_one(HostTree)
+        await shows(pilot, "● :30000")
+        session.store.apply(link(LinkState.LOST, reason="no answer to 3 keepalives"))
+        await shows(pilot, "? :30000")
+        assert not any(word.startswith("●") for row in tree.body(30, 9) for word, _ in row)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_age_of_stale_figures_is_never_cut(size: tuple[int, int]) -> None:
+    session = Recorder()
+    server_id = fill(session.store, end=time.time() - 90)
+    shares = {"swa_usage": 0.31, "host_cache_usage": 0.62, "host_state_usage": 0.12}
+    session.store.apply(Sample(server_id, time.time() - 90, "metrics", shares))
+    async with console(session, size) as pilot:
+        await shows(pilot, "cache")
+        panel = pilot.app.screen.query_one("#chart-cache", ChartPanel)
+        title = panel.rows()[0]
+        assert any(word.strip().startswith("1m3") and style == "warn" for word, style in title)
+        assert not any("…" in word for word, _ in title)
+        if size[0] > 80:
+            assert any(word.strip() == "94%" for word, _ in title), "the fullest share is the one to know"
+        assert any(word.strip().startswith("+") for word, _ in title), "nothing says that figures were left out"
+
+
+async def test_where_there_is_room_every_chart_that_has_figures_is_there() -> None:
+    session = Recorder()
+    server_id = fill(session.store)
+    more = {"prompt_tps": 900.0, "ttft_p50_s": 0.3, "ttft_p99_s": 1.2, "prefix_hit_rate": 0.4, "itl_p50_s": 0.02}
+    session.store.apply(Sample(server_id, time.time(), "metrics", more))
+    async with console(session, (120, 40)) as pilot:
+        await shows(pilot, "ITL", "TTFT", "prefill", "prefix", "Decode batch")
+
+
+@pytest.mark.parametrize(("width", "rows_", "count", "wanted"), [
+    (55, 21, 8, (2, 2)), (88, 37, 4, (2, 2)), (88, 37, 8, (3, 3)), (162, 47, 4, (2, 2)), (162, 47, 6, (3, 2)),
+    (162, 47, 8, (4, 2)), (35, 15, 8, (1, 1)), (252, 77, 8, (4, 2)), (162, 47, 2, (2, 1)), (162, 47, 3, (3, 1)),
+])  # fmt: skip
+def test_charts_share_the_room(width: int, rows_: int, count: int, wanted: tuple[int, int]) -> None:
+    assert grid_for(width, rows_, count) == wanted
+
+
+async def test_why_there_is_no_link_can_be_read_to_its_end() -> None:
+    session = Recorder()
+    reason = "Permission denied for user ops on host gpu-rack-7 (tried publickey, keyboard-interactive); see ssh -v"
+    session.store.apply(link(LinkState.FAILED, reason=reason, retry_in_s=30.0))
+    async with console(session, (80, 24)) as pilot:
+        await shows(pilot, "no link to", "keyboard-interactive)", "see ssh -v", "retry in 30s", "r tries now")
+
+
+async def test_at_a_held_moment_nothing_is_said_to_be_looked_for() -> None:
+    session = Recorder()
+    fill(session.store, end=time.time() - 2)
+    async with console(session) as pilot:
+        await shows(pilot, "following")
+        await pilot.press("space", "left_square_bracket", "left_square_bracket")
+        shown = await shows(pilot, "HELD", "not known then")
+        assert "looking" not in shown
+
+
+async def test_a_narrow_log_gives_the_day_away_and_keeps_what_the_line_says() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (80, 24)) as pilot:
+        shown = await shows(pilot, "Decode batch, #running-req: 9")
+        assert time.strftime("%Y-") not in shown
+        await pilot.resize_terminal(200, 50)
+        await shows(pilot, time.strftime("[%Y-", time.gmtime()))
+
+
+async def test_the_footer_leads_with_what_enter_and_escape_do_just_now() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (80, 24)) as pilot:
+        await shows(pilot, "following")
+        await pilot.press("slash")
+        await until(pilot, lambda: rows(pilot)[-1].startswith(" enter search  esc close"))
+        assert "launch" not in rows(pilot)[-1], "letters are typed"
+        await pilot.press("escape", "z")
+        await until(pilot, lambda: rows(pilot)[-1].startswith(" esc all panels"))
+        await pilot.press("escape")
+        await until(pilot, lambda: rows(pilot)[-1].startswith(" l launch"))
+        await pilot.press("space")
+        await until(pilot, lambda: rows(pilot)[-1].startswith(" esc back to now"))
+        await pilot.click("#footer", offset=(2, 0))
+        await until(pilot, lambda: rows(pilot)[-1].startswith(" l launch"))
+
+
+async def test_a_bad_notice_has_a_sign_besides_its_colour() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (80, 24)) as pilot:
+        await shows(pilot, "following")
+        tell(pilot.app, "the server did not answer", bad=True)  # type: ignore[arg-type]  # the console
+        await shows(pilot, "✗ the server did not answer")

@@ -138,6 +138,8 @@ async def test_a_check_that_cannot_run_says_so() -> None:
         await shows(pilot, "ready")
         await pilot.press("c")
         await shows(pilot, "not finished", "the port of the server is not known")
+        pilot.app.clear_notifications()
+        await shows(pilot, "r tries again", "✗ the port of the server is not known")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

@@ -47,6 +47,47 @@ async def test_each_host_is_one_row_with_link_gpus_load_and_servers(size: tuple[
             assert "model-02" in row
 
 
+@pytest.mark.parametrize("width", [60, 72, 80, 100, 120, 200, 300])
+async def test_no_column_of_the_fleet_is_cut(width: int) -> None:
+    session = fleet(6)
+    session.store.apply(GpuRecord("node-05", time.time(), (gpu(0, throttle=("hw-thermal",)),)))
+    four = tuple(server(host="node-04", pid=500 + n, port=30_000 + n, served_name=f"model-{n}") for n in range(4))
+    session.store.apply(ServersRecord("node-04", time.time(), four))
+    async with console(session, (width, 24)) as pilot:
+        await pilot.press("1")
+        await shows(pilot, "servers", "queue", "tok/s")
+        for row in rows(pilot)[2:9]:
+            assert "…" not in row.replace("RTX PRO 60…", "").partition("· retry")[0], row
+        four_of_them = next(row for row in rows(pilot) if "node-04" in row)
+        assert ":30000" in four_of_them
+        assert " +" in four_of_them or ":30003" in four_of_them, "servers are missing without a word"
+        assert "⚠" in next(row for row in rows(pilot) if "node-05" in row), "throttling only by colour"
+        assert "✗ lost" in text(pilot) or "✗ link lost" in text(pilot)
+
+
+async def test_the_fleet_sums_up_all_hosts_in_its_first_row() -> None:
+    async with console(fleet(6), (120, 40)) as pilot:
+        await pilot.press("1")
+        await shows(pilot, "5 servers", "512 tok/s", "run 20", "queue 2", "10 GPUs", "util 69%")
+
+
+async def test_the_whole_row_under_the_cursor_is_marked_and_words_keep_their_colours() -> None:
+    async with console(fleet(6), (120, 40)) as pilot:
+        await pilot.press("1", "down", "down")
+        await shows(pilot, "node-02")
+        panel = pilot.app.screen.query_one(FleetPanel)
+        marked = [row for row in panel.body(110, 20) if any(style.endswith("cursor") for _, style in row)]
+        assert len(marked) == 1
+        assert all(style.endswith("cursor") for _, style in marked[0])
+        assert any(style.startswith("good") for _, style in marked[0])
+
+
+async def test_a_fleet_of_no_host_says_how_to_open_one() -> None:
+    async with console(Recorder(host_specs={}), (60, 18)) as pilot:
+        await pilot.press("1")
+        await shows(pilot, "no hosts yet", "tokpit HOST", "tokpit hosts")
+
+
 async def test_enter_opens_the_cockpit_on_the_host_and_2_goes_back_without() -> None:
     session = fleet(6)
     async with console(session) as pilot:
@@ -98,3 +139,14 @@ async def test_old_figures_count_for_nothing() -> None:
         await pilot.press("1")
         await shows(pilot, "node-00")
         assert "777" not in text(pilot)
+
+
+async def test_while_a_filter_is_typed_the_footer_has_no_letters() -> None:
+    async with console(fleet(6), (80, 24)) as pilot:
+        await pilot.press("1")
+        await shows(pilot, "node-05")
+        await pilot.press("slash")
+        await until(pilot, lambda: rows(pilot)[-1].startswith(" enter keep  esc all hosts"))
+        assert "check" not in rows(pilot)[-1]
+        await pilot.press("z", "z", "enter")
+        await shows(pilot, "no host has these words", "/ changes them")

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from console_feed import LEVELS, FakeHistory, Recorder, fill, level, run
 from console_screen import console, shows, text, until
 from run_tools import sweep_of
@@ -9,7 +11,9 @@ from tokpit.config.paths import state_dir
 from tokpit.domain.run import Run
 from tokpit.insight.changes import differences
 from tokpit.ui.compare import level_pairs
-from tokpit.ui.screens.history import HistoryScreen
+from tokpit.ui.screens.history import HistoryScreen, RunPanel
+from tokpit.ui.widgets.compare import ComparePanel
+from tokpit.ui.widgets.runs_table import RunsTable
 
 
 def older(**more: Any) -> Run:
@@ -92,3 +96,45 @@ async def test_two_picked_runs_are_judged_by_the_noise_of_their_baseline_and_exp
         await shows(pilot, "exported report.md, report.html, report.csv, report.json")
     (page,) = state_dir().glob("exports/*compare-r-old-r-new/report.html")
     assert page.read_text().count("<svg") == 4
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+async def test_no_column_of_the_runs_is_out_of_sight(width: int) -> None:
+    session = Recorder(stored=FakeHistory((newer(), older())))
+    fill(session.store)
+    async with console(session, (width, 30)) as pilot:
+        await pilot.press("h")
+        await shows(pilot, "r-0007", "peak tok/s")
+        table = pilot.app.screen.query_one(RunsTable)
+        assert table.virtual_size.width <= width, "a column can only be seen by moving sideways"
+        assert table.max_scroll_x == 0
+        if width >= 80:
+            await shows(pilot, "status", "Qwen3.6-27B")
+        await pilot.resize_terminal(200, 50)
+        await shows(pilot, "kind", "levels")
+
+
+async def test_in_a_broad_terminal_the_run_stands_beside_the_table() -> None:
+    session = Recorder(stored=FakeHistory((newer(), older())))
+    fill(session.store)
+    async with console(session, (200, 50)) as pilot:
+        await pilot.press("h")
+        await shows(pilot, "r-0007", "against concurrency")
+        screen = pilot.app.screen
+        table, run = screen.query_one(RunsTable).region, screen.query_one(RunPanel).region
+        assert run.x >= table.right
+        assert run.y == table.y
+        await pilot.press("space", "down", "space")
+        await shows(pilot, "r-0006 → r-0007")
+        compare = screen.query_one(ComparePanel).region
+        assert (compare.x >= table.right, compare.y) == (True, table.y)
+
+
+async def test_no_run_yet_is_one_sentence_with_a_key_and_no_empty_chart() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session, (80, 24)) as pilot:
+        await shows(pilot, "ready")
+        await pilot.press("h")
+        shown = await shows(pilot, "no run is stored yet", "press s on a server")
+        assert "concurrency" not in shown

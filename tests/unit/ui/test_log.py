@@ -264,7 +264,7 @@ async def test_long_lines_can_be_moved_sideways() -> None:
         await shows(pilot, "following")
         assert "accept len" not in text(pilot)
         pilot.app.screen.query_one(LogView).focus()
-        await pilot.press(*["right"] * 8)
+        await pilot.press(*["right"] * 7)
         await shows(pilot, "accept len")
 
 

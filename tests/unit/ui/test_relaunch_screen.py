@@ -188,7 +188,7 @@ async def test_y_copies_the_command_line_without_its_secret_and_a_huge_one_is_re
         huge = server(argv=(*ARGV, "--json-model-override-args", "x" * 70_000))
         session.store.apply(ServerSeen(0.0, huge))
         await pilot.press("y")
-        await shows(pilot, "is longer than")
+        await shows(pilot, "✗ the command line", "more than the 64 KiB")
         assert not any("]52;" in part for part in written)
 
 

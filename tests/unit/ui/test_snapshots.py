@@ -44,7 +44,7 @@ async def fleet(pilot: Pilot[Any]) -> None:
 
 async def history(pilot: Pilot[Any]) -> None:
     await pilot.press("3")
-    await shows(pilot, "peak tok/s", "sweep")
+    await shows(pilot, "peak tok/s", "362.3")
 
 
 async def diagnose(pilot: Pilot[Any]) -> None:

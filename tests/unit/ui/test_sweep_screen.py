@@ -8,7 +8,8 @@ from console_screen import SIZES, console, rows, shows, text, until
 from tokpit.ui.levels import MEASURES, chart_of
 from tokpit.ui.screens.cockpit import Cockpit
 from tokpit.ui.screens.sweep import SweepScreen
-from tokpit.ui.widgets.levels import LevelsChart
+from tokpit.ui.widgets.level_table import columns_for, level_text
+from tokpit.ui.widgets.levels import LevelsChart, LevelsPanel
 
 
 def filled() -> Recorder:
@@ -267,6 +268,45 @@ async def _open(pilot: object) -> SweepScreen:
     await shows(pilot, "concurrency levels")  # type: ignore[arg-type]
     screen = pilot.app.screen  # type: ignore[attr-defined]
     assert isinstance(screen, SweepScreen)
-    assert "esc stop / back" in rows(pilot)[-1]  # type: ignore[arg-type]
+    assert "esc back" in rows(pilot)[-1]  # type: ignore[arg-type]
     screen.operation_id = "sweep-x"
     return screen
+
+
+@pytest.mark.parametrize("size", [(60, 18), (80, 24), (120, 40), (200, 50)])
+async def test_every_size_shows_whole_columns_the_chart_and_the_server_and_nothing_lies_outside(
+    size: tuple[int, int],
+) -> None:
+    session = filled()
+    async with console(session, size) as pilot:
+        screen = await _open(pilot)
+        session.store.apply(sweep(4, op_id=screen.operation_id))
+        await shows(pilot, "371.5", "server and GPU now", "tok/s against concurrency")
+        for row in rows(pilot):
+            if "TTFT p50" in row or "16.8 s" in row:
+                assert "…" not in row, row
+        assert not screen.show_vertical_scrollbar, "the screen itself scrolls: something is out of sight"
+        assert screen.query_one(LevelsChart).region.height >= 4
+
+
+async def test_in_a_broad_terminal_table_and_chart_stand_side_by_side() -> None:
+    session = filled()
+    async with console(session, (200, 50)) as pilot:
+        screen = await _open(pilot)
+        session.store.apply(sweep(4, op_id=screen.operation_id))
+        await shows(pilot, "371.5", "a stream")
+        chart, table = screen.query_one(LevelsChart).region, screen.query_one(LevelsPanel).region
+        assert chart.x >= table.right
+        assert chart.y == table.y
+
+
+def test_columns_give_way_by_rank_and_what_no_level_has_is_not_offered() -> None:
+    late = level(8, 361.4, 45.3, 16, ttft_s={"p99": 2.5}, tpot_s={"p50": 0.021})
+    names = {width: [column.name for column in columns_for(width, [late])] for width in (56, 76, 160)}
+    assert names[56] == ["C", "ok", "err", "tok/s", "steady", "TTFT p50"]
+    assert "E2E p50" in names[76]
+    assert {"TTFT p99", "TPOT p50", "a stream"} <= set(names[160])
+    assert "E2E p99" not in names[160]
+    for width, found in names.items():
+        assert len(level_text(late, columns_for(width, [late]))) <= width - 8, found
+    assert "2.50 s" in level_text(late, columns_for(160, [late]))

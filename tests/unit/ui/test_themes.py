@@ -4,27 +4,36 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.color import ColorSystem
+from rich.terminal_theme import TerminalTheme
 from textual.color import Color
 
 from console_feed import Recorder, fill
 from console_screen import console, shows, until
 from tokpit.config.themes import read_theme, shipped_folder
-from tokpit.ui.palette import SERIES, Palette
+from tokpit.ui.palette import ON_CURSOR, SERIES, Palette, contrast
 from tokpit.ui.theming import DEFAULT_THEME, all_themes
 
 FILES = sorted(shipped_folder().glob("*.toml"))
+STANDARD = TerminalTheme(
+    (0, 0, 0), (255, 255, 255),
+    [(0, 0, 0), (170, 0, 0), (0, 170, 0), (170, 85, 0), (0, 0, 170), (170, 0, 170), (0, 170, 170), (170, 170, 170)],
+    [(85, 85, 85), (255, 85, 85), (85, 255, 85), (255, 255, 85), (85, 85, 255), (255, 85, 255), (85, 255, 255),
+     (255, 255, 255)],
+)  # fmt: skip
+"""The sixteen colours of a console."""
 THEMES = {theme.name: theme for theme in all_themes()[0]}
 
+TEXT = (
+    "fg", "dim", "title", "accent", "key", "good", "warn", "bad", "badge", "brand", "match", "axis", "stale",
+    "log-error", "log-warning", "log-debug", "log-number", "log-time", "log-event", *SERIES,
+)  # fmt: skip
+"""Styles of words and figures; WCAG asks for 4.5:1."""
 
-def luminance(color: Color) -> float:
-    parts = [c / 255 for c in (color.r, color.g, color.b)]
-    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-
-def contrast(a: Color, b: Color) -> float:
-    low, high = sorted((luminance(a), luminance(b)))
-    return (high + 0.05) / (low + 0.05)
+def test_contrast_is_that_of_the_standard() -> None:
+    assert contrast(Color(0, 0, 0), Color(255, 255, 255)) == pytest.approx(21)
+    assert contrast(Color(119, 119, 119), Color(255, 255, 255)) == pytest.approx(4.48, abs=0.01)
 
 
 def test_the_default_and_the_promised_kinds_are_there() -> None:
@@ -51,12 +60,40 @@ def test_every_style_can_be_read_on_its_background(name: str) -> None:
     }
     palette = Palette({**fields, **theme.variables})
     floor = 7.0 if "high-contrast" in name else 4.5
-    least_of = {"fg": floor, "dim": floor, "bad": 3.5, "warn": 3.5, "good": 3.5, "log-error": 3.5, "log-number": 4.0}
-    for style, least in {**least_of, **dict.fromkeys(SERIES, 3.0)}.items():
-        color = palette[style].color
+    on_cursor = [f"{style}{ON_CURSOR}" for style in ("fg", "dim", "stale", "good", "warn", "bad")]
+    least_of = {**dict.fromkeys(TEXT, floor), **dict.fromkeys(on_cursor, 4.5), "faint": 3.0, "mark": 3.0, "cursor": 4.5}
+    for style, least in least_of.items():
+        color, behind = palette[style].color, palette[style].bgcolor
         assert color is not None
-        found = contrast(Color.from_rich_color(color), palette.background)
+        assert behind is not None
+        found = contrast(Color.from_rich_color(color), Color.from_rich_color(behind))
         assert found >= least, f"{name}: {style} has contrast {found:.1f}"
+
+
+@pytest.mark.parametrize("name", sorted(THEMES))
+def test_in_sixteen_colours_good_warning_and_bad_are_three_and_text_can_be_read(name: str) -> None:
+    theme = next(theme for theme in all_themes(sixteen=True)[0] if theme.name == name)
+    fields = {k: str(getattr(theme, k)) for k in ("primary", "accent", "warning", "error", "success", "foreground",
+                                                  "background")}  # fmt: skip
+    palette = Palette({**fields, **theme.variables})
+    seen = {}
+    for style in ("good", "warn", "bad", "fg", "dim", "key", "axis", "log-time", "border"):
+        color, behind = palette[style].color, palette[style].bgcolor
+        assert color is not None
+        assert behind is not None
+        seen[style] = color.downgrade(ColorSystem.STANDARD).number
+        if style != "border":
+            pair = [Color(*c.downgrade(ColorSystem.STANDARD).get_truecolor(STANDARD)) for c in (color, behind)]
+            assert contrast(*pair) >= 3, f"{style} cannot be read"
+    if "mono" not in name:
+        assert len({seen["good"], seen["warn"], seen["bad"]}) == 3
+
+
+async def test_a_terminal_of_sixteen_colours_gets_the_themes_made_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("textual.constants.COLOR_SYSTEM", "standard")
+    async with console(Recorder(), (80, 24)) as pilot:
+        warn = pilot.app.palette["warn"].color  # type: ignore[attr-defined]  # the console's
+        assert warn.downgrade(ColorSystem.STANDARD).number == 11, "not bright yellow"
 
 
 async def test_a_theme_can_be_asked_for() -> None:

@@ -71,6 +71,11 @@ class _Rank:
         return t - last > 5 * (median(self.gaps) if self.gaps else 0.0)
 
 
+def _others(values: dict[str, float]) -> dict[str, float]:
+    """Those that no decode line tells: what an earlier one told must not stand for a later one that tells it not."""
+    return {tag: value for tag, value in values.items() if tag not in _DECODED}
+
+
 def _number(value: Value) -> float | None:
     return None if value is None or isinstance(value, (str, tuple)) else float(value)
 
@@ -111,12 +116,10 @@ class Sampler:
                 decoded, t = True, self._decode(record)
             elif record.kind in _TELLING or record.kind.startswith("milestone."):
                 if decoded:
-                    out.update(self._together(t))
+                    out = {**_others(out), **self._together(t)}
                     decoded = False
                 out.update(self.sample(record))
-        if decoded:
-            out.update(self._together(t))
-        return out
+        return {**_others(out), **self._together(t)} if decoded else out
 
     def _milestone(self, record: LogRecord) -> dict[str, float]:
         self._starting = record.kind != "milestone.ready" or self._starting
@@ -225,6 +228,7 @@ _TAGS = (
     ("gen_tps", ("gen_tps",)),
 )
 """Tags of a decode line and the fields that they are read from, the first that it carries."""
+_DECODED = frozenset(tag for tag, _ in _TAGS) | {"step_ms"}
 _TELLING = frozenset({"prefill_batch", "failure.retract"})
 """Kinds beside decode lines and milestones that carry values."""
 _LARGEST = frozenset({"kv_usage", "swa_usage", "state_usage"})

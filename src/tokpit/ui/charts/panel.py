@@ -17,13 +17,14 @@ from tokpit.ui.charts.braille import BrailleCanvas, gutter_width
 from tokpit.ui.charts.model import Chart, ChartCanvas, Curve, nice_top, time_ticks, with_gaps, y_ticks
 from tokpit.ui.charts.plotext_canvas import PlotextCanvas
 from tokpit.ui.palette import SERIES
-from tokpit.ui.text import Row, Span, row_width, safe, wrap
+from tokpit.ui.text import Row, Span, fitting, row_width, safe, wrap
 from tokpit.ui.view import View
 from tokpit.ui.widgets.panel import Panel
 
 PLOTEXT_MIN = (36, 8)
 """Width and height of a body from which the larger engine is worth its cost."""
 NARROW = 30
+NO_FIGURES = "no figures yet: neither its log nor its metrics page gave one"
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class ChartPanel(Panel):
         title: Row = [(name, "title")]
         if not self.has_data(server) or server is None:
             return title, []
-        spans: list[Span] = []
+        parts: list[list[Span]] = []
         newest: float | None = None
         for tag, style in zip(self.spec.tags, SERIES, strict=False):
             series = server.series.get(tag)
@@ -130,20 +131,35 @@ class ChartPanel(Panel):
                 continue
             newest = max(newest or 0.0, series.last_t or 0.0)
             value = figures.quantity(series.last, metric(tag).unit)
-            stale = self.view.stale(series.last_t)
-            spans.append((("  " if width >= NARROW else " ") if spans else "", "fg"))
+            stale = self.view.stale_here(series.last_t)
+            part: list[Span] = []
             if tag in _SHORT:
-                spans.append((_SHORT[tag] + " ", "dim"))
+                part.append((_SHORT[tag] + " ", "dim"))
                 value = value.removesuffix(" req")
             if stale and width < NARROW:
                 value = value.partition(" ")[0]
-            spans.append((value, "stale" if stale else style))
+            parts.append([*part, (value, "stale" if stale else style)])
+        gap = 2 if width >= NARROW else 1
+        if (cap := self._told_cap(server)) is not None:
+            told: list[Span] = [("cap ", "dim"), (f"{cap:g}", SERIES[2])]
+            if row_width(title) + sum(row_width(part) + gap for part in [*parts, told]) + 2 <= width:
+                parts.append(told)
         age = self.view.age(newest)
-        if age is not None and self.view.stale(newest):
-            spans += [(" ", "fg"), (figures.duration(age) + (" old" if width >= NARROW else ""), "warn")]
-        if self.spec.short and row_width(title) + row_width(spans) + 2 > width:
+        last: list[Span] = []
+        if age is not None and self.view.stale_here(newest):
+            last = [(" " + figures.duration(age) + (" old" if width >= NARROW else ""), "warn")]
+        whole = sum(row_width(part) + gap for part in parts) - gap + row_width(last)
+        if self.spec.short and row_width(title) + whole + 2 > width:
             title = [(self.spec.short, "title")]
-        return title, spans
+        # An age is never cut: figures give way to it, and how many did is told.
+        room = width - row_width(title) - 1 - row_width(last)
+        spans, left_out = fitting(parts, room, gap=gap)
+        if left_out:
+            if metric(self.spec.tags[0]).unit == "fraction":  # of shares the fullest is the one to know
+                parts.sort(key=lambda part: -float(part[-1][0].rstrip("%")))
+            spans, left_out = fitting(parts, room - 3, gap=gap)
+            spans.append((f" +{left_out}", "dim"))
+        return title, [*spans, *last]
 
     def body(self, width: int, height: int) -> Sequence[Row]:
         """The chart, or the sentence that says why there is none."""
@@ -152,7 +168,8 @@ class ChartPanel(Panel):
             return []
         if not self.has_data(server):
             note = server.facts.get("metrics_note") if self.spec.always else None
-            return [[(line, "dim")] for line in wrap(safe(note) if note else "no figures yet", width)]
+            said = safe(note) if note else NO_FIGURES if self.spec.always else "no figures yet"
+            return [[(line, "dim")] for line in wrap(said, width)]
         whole = self.view.live_server or server
         chart = self.chart(whole, width, height)
         gutter = gutter_width(chart.y_ticks) + 1
@@ -188,10 +205,9 @@ class ChartPanel(Panel):
             gap = _gap(series, self.view)
             curves.append(Curve(tag, style, *with_gaps(xs, ys, gap)))
             top = max(top, max(ys, default=0.0))
-        cap = server.facts.get("max_running_reqs")
-        if self.spec.id == "chart-batch" and isinstance(cap, (int, float)) and not self._sampled(server):
-            curves.append(Curve("cap", SERIES[2], [start, now], [float(cap)] * 2))
-            top = max(top, float(cap))
+        if (cap := self._told_cap(server)) is not None:
+            curves.append(Curve("cap", SERIES[2], [start, now], [cap] * 2))
+            top = max(top, cap)
         high = 1.0 if unit == "fraction" else nice_top(top * 1.02, floor=self.spec.floor)
         ticks = y_ticks(self.spec.low, high, height - 1, lambda v: figures.tick(v, unit))
         marks = apart([(m.kind, m.t) for m in server.marks if m.t >= start], self.view.window_s / max(1, width) * 3)
@@ -211,9 +227,12 @@ class ChartPanel(Panel):
             return "now"
         return time.strftime("%H:%M:%S", time.gmtime(end))
 
-    def _sampled(self, server: ServerState) -> bool:
+    def _told_cap(self, server: ServerState) -> float | None:
+        """The cap of running requests for the chart of them, where only the log has told it once."""
         series = server.series.get("max_running_reqs")
-        return series is not None and series.last is not None
+        cap = server.facts.get("max_running_reqs")
+        sampled = series is not None and series.last is not None
+        return float(cap) if self.spec.id == "chart-batch" and isinstance(cap, (int, float)) and not sampled else None
 
     def _end(self, server: ServerState) -> float:
         """The right edge: now; the newest figure of a server that has gone, so that its last minutes stay in view."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from textual.screen import Screen
+from textual.widgets import Input
 
 from tokpit.domain.records import Operation
 from tokpit.domain.text import mask_secrets
@@ -14,6 +16,7 @@ from tokpit.ui import clipboard
 from tokpit.ui.session_protocol import SessionLike
 from tokpit.ui.text import content
 from tokpit.ui.view import View
+from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.panel import Panel
 
 if TYPE_CHECKING:
@@ -43,12 +46,23 @@ class PumpedScreen(Screen[None]):
         if not self.is_current:
             return
         self.before_pump()
+        for footer in self.query(Footer):
+            footer.follow()
         for panel in self.query(Panel):
             if panel.display:
                 panel.pull(self.view.store, panel.now)
 
     def before_pump(self) -> None:
         """Hook: follow the store before the panels are drawn."""
+
+    def now_keys(self) -> Sequence[tuple[str, str, str]]:
+        """Keys that mean something else just now: key, as written, what it does. They lead the footer."""
+        return ()
+
+    @property
+    def typing(self) -> bool:
+        """Whether letters are typed into something."""
+        return isinstance(self.focused, Input)
 
     def redraw_all(self) -> None:
         """Everything anew: the selection or the theme has changed."""
@@ -77,10 +91,12 @@ class OperationScreen(PumpedScreen):
 
 
 async def attempt(console: TokpitApp, command_id: str, **args: Any) -> Any:
-    """Run a command; None where it failed, with the sentence shown."""
+    """Run a command; None where it failed, with the sentence shown and kept as the console's `problems`."""
+    console.problems.pop(command_id, None)
     try:
         return await console.session.execute(command_id, **args)
     except TokpitError as error:
+        console.problems[command_id] = error.message + (f" ({error.hint})" if error.hint else "")
         tell(console, error.message, hint=error.hint, bad=True)
     return None
 
@@ -95,6 +111,8 @@ async def open_history(session: SessionLike) -> Any:
 def tell(console: TokpitApp, message: str, *, hint: str = "", bad: bool = False) -> None:
     """A notice; its text is only text."""
     text = f"{message}\n{hint}" if hint else message
+    if bad:
+        text = f"✗ {text}"  # the colour of its edge says the same
     severity = "error" if bad else "information"
     console.notify(str(content(text)), severity=cast(Any, severity), markup=False, timeout=8 if bad else 4)
 

@@ -11,7 +11,7 @@ from tokpit.domain.server import ServerInfo
 from tokpit.ui import figures
 from tokpit.ui.actions import bindings_for, keycap
 from tokpit.ui.screens.base import PumpedScreen
-from tokpit.ui.text import Row, safe
+from tokpit.ui.text import Row, safe, wrap_row
 from tokpit.ui.view import View
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.header import Header
@@ -29,6 +29,7 @@ class CheckPanel(ScrolledPanel):
         self.label = label
         self.checked: Any = None
         self.under_way = True
+        self.problem = ""
 
     def heading(self, width: int) -> tuple[Row, Row]:
         """What is checked, and how it went."""
@@ -46,13 +47,9 @@ class CheckPanel(ScrolledPanel):
         if self.under_way:
             return [[("a token, answers, the flags in effect, speed, the log: under 20 seconds", "dim")]]
         if self.checked is None:
-            return [
-                [
-                    ("it could not be checked; ", "dim"),
-                    keycap(self.app, "check.again"),
-                    (" tries again", "dim"),
-                ]
-            ]
+            why = hanging("✗ ", "bad", safe(self.problem), "bad", width) if self.problem else []
+            again = [("it could not be checked; ", "dim"), keycap(self.app, "check.again"), (" tries again", "dim")]
+            return [*why, *wrap_row(again, width)]
         rows: list[Row] = []
         for item in self.checked.items:
             sign, style = _SIGNS[item.ok]
@@ -101,6 +98,7 @@ class CheckScreen(PumpedScreen):
         """Show what was found."""
         for panel in self.query(CheckPanel) if self.is_attached else ():
             panel.under_way, panel.checked = False, checked
+            panel.problem = self.console.problems.get("server.check", "")
             panel.redraw()
 
     def action_leave(self) -> None:

@@ -15,7 +15,7 @@ from tokpit.ui.actions import bindings_for, keycap
 from tokpit.ui.charts.panel import LIVE_CHARTS, ChartPanel
 from tokpit.ui.screens.base import copy, tell
 from tokpit.ui.screens.timekeys import TimedScreen
-from tokpit.ui.text import Row, safe
+from tokpit.ui.text import Row, row_width, safe, wrap_row
 from tokpit.ui.view import View
 from tokpit.ui.widgets.flags import FlagsPanel
 from tokpit.ui.widgets.footer import Footer
@@ -45,23 +45,40 @@ class Empty(Panel):
 
     def body(self, width: int, height: int) -> Sequence[Row]:
         """What is known, and what to press."""
-        lines = self._lines()
-        top = max(0, (height - len(lines)) // 2)
-        rows: list[Row] = [[] for _ in range(top)]
+        lines = [line for sentence in self._sentences() for line in wrap_row(sentence, max(8, width - 4))]
+        rows: list[Row] = [[] for _ in range(max(0, (height - len(lines)) // 2))]
         for line in lines:
-            pad = max(0, (width - sum(len(text) for text, _ in line)) // 2)
+            pad = max(0, (width - row_width(line)) // 2)
             rows.append([(" " * pad, "fg"), *line])
         return rows
 
-    def _lines(self) -> list[Row]:
+    def _sentences(self) -> list[Row]:
         host, state = self.view.host, self.view.host_state
         if host is None or not (host := safe(host)):
             return [[("no host selected", "bold")], [], [("start with ", "dim"), ("tokpit HOST", "fg")]]
         trouble = link_trouble(state.link if state else None)
+        again: Row = [
+            keycap(self.app, "cockpit.refresh_host"),
+            (" tries now, ", "dim"),
+            keycap(self.app, "cockpit.fleet"),
+            (" shows all hosts", "dim"),
+        ]
         if trouble:
-            return [[("no link to ", "fg"), (host, "bold")], [], [(trouble, "bad")]]
+            return [[("no link to ", "fg"), (host, "bold")], [], [(trouble, "bad")], [], again]
         if state is None or not self.view.linked():
             return [[("connecting to ", "fg"), (host, "bold"), (" …", "fg")]]
+        if self.view.past is not None:
+            said: Row = [("nothing was known of a server on ", "fg"), (host, "bold"), (" at this moment", "fg")]
+            return [
+                said,
+                [],
+                [
+                    keycap(self.app, "cockpit.later"),
+                    (" later, ", "dim"),
+                    keycap(self.app, "cockpit.pause"),
+                    (" goes on", "dim"),
+                ],
+            ]
         if state.memory is None and state.gpus is None:
             return [[("looking for servers on ", "fg"), (host, "bold"), (" …", "fg")]]
         return [
@@ -72,7 +89,9 @@ class Empty(Panel):
                 keycap(self.app, "cockpit.launch"),
                 (" to launch one, ", "dim"),
                 keycap(self.app, "cockpit.refresh_host"),
-                (" to look again", "dim"),
+                (" to look again, ", "dim"),
+                keycap(self.app, "cockpit.ran_before"),
+                (" to see what ran here before", "dim"),
             ],
         ]
 
@@ -157,7 +176,7 @@ class Cockpit(TimedScreen):
             return
         self._folded_for = key
         rows = height - 3 - self.query_one(TimeBar).wanted()
-        left = 25 if width < 100 else 32 if width < 160 else 38
+        left = 25 if width < 100 else 32 if width < 160 else 38 if width < 240 else 48
         self.query_one("#left").styles.width = left
         self.query_one("#left").display = self._zoomed is None and width >= 60
         self._fold_left(rows, gpus)
@@ -183,7 +202,8 @@ class Cockpit(TimedScreen):
         memory, tree, flags = self.query_one(MemoryPanel), self.query_one(HostTree), self.query_one(FlagsPanel)
         frame = 2 if memory.roomy else 1
         memory_rows = 3 + frame
-        gpu_rows = max(2, min(gpus.wanted_rows() + frame, rows - memory_rows - max(7, rows // 3)))
+        room = min(gpus.wanted_rows() + frame, rows - memory_rows - max(7, rows // 3))
+        gpu_rows = max(2, gpus.used_rows(room - frame) + frame)
         memory.styles.height, gpus.styles.height = memory_rows, gpu_rows
         rest = rows - memory_rows - gpu_rows - (tree.wanted_rows() + frame)
         flags.display = rest >= FLAGS_MIN_ROWS and self.view.server is not None
@@ -299,6 +319,18 @@ class Cockpit(TimedScreen):
         for panel in self._charts:
             panel.redraw()
 
+    def now_keys(self) -> Sequence[tuple[str, str, str]]:
+        """The line that is typed, a panel alone, a search in the file, held time: what enter and escape do."""
+        if self.query_one("#search", Input).has_class("open"):
+            return ("enter", "enter", self._asked), ("escape", "esc", "close, all lines")
+        if self.query_one(LogView).older.busy:
+            return (("escape", "esc", "stop reading"),)
+        if self._zoomed is not None:
+            return (("escape", "esc", "all panels"),)
+        if self.view.past is not None:
+            return (("escape", "esc", "back to now"),)
+        return ()
+
     def action_zoom(self) -> None:
         """The focused panel (the log, or the first chart) alone; again: all panels."""
         if self._zoomed is not None:
@@ -315,7 +347,7 @@ class Cockpit(TimedScreen):
 
     def action_filter(self) -> None:
         """Open the line for a pattern to filter by."""
-        self._open_line("filter", "show only lines with this regular expression; !regex: only the others; empty: all")
+        self._open_line("filter", "regex keeps lines, !regex drops them, empty: all")
 
     def _open_line(self, asked: str, hint: str) -> None:
         line = self.query_one("#search", Input)
@@ -356,18 +388,26 @@ class Cockpit(TimedScreen):
 
 
 def grid_for(width: int, rows: int, count: int) -> tuple[int, int]:
-    """Columns and lines of charts for that room: cells of at least 27 x 5, full rows where the count allows it."""
-    most = max(1, min(3 if width >= 140 else 2 if width >= 54 else 1, count))
-    columns = next((c for c in range(most, 1, -1) if count % c == 0), most)
-    lines = max(1, min(-(-count // columns), 2 if rows >= 18 else 1))
-    return columns, lines
+    """Columns and lines of charts for that room: all `count` of them where it allows cells of at least 27 x 5.
+
+    Rather two lines than three, three columns than four, and no gap; three lines only where each has eight rows.
+    """
+    most = max(1, min(4, count, width // (36 if width >= 140 else 27)))
+    lines = 1 if rows < 18 else 3 if chart_height(rows, 3) >= 24 else 2
+
+    def worth(grid: tuple[int, int]) -> tuple[int, bool, bool, bool, int, int]:
+        columns, used = grid
+        whole = count % columns == 0 or columns * used < count
+        return min(count, columns * used), used <= 2, columns <= 3, whole, -used, -columns
+
+    return max(((c, r) for c in range(1, most + 1) for r in range(1, lines + 1)), key=worth)
 
 
 def chart_height(rows: int, lines: int) -> int:
     """Rows of the chart area."""
     if lines == 1:
         return max(5, min(14, rows // 3))
-    return max(10, min(30, rows * 11 // 20))
+    return max(10, min(15 * lines, rows * (13 if lines > 2 else 11) // 20))
 
 
 def _fill_last_row(charts: Sequence[ChartPanel], shown: Sequence[str], columns: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +14,9 @@ from tokpit.domain.finding import Finding
 from tokpit.domain.server import ServerInfo
 from tokpit.errors import TokpitError, UsageError
 from tokpit.report.console import finding_text
-from tokpit.ui.actions import bindings_for
+from tokpit.ui.actions import bindings_for, keycap
 from tokpit.ui.screens.base import PumpedScreen, copy, tell
-from tokpit.ui.text import Row, Span, safe, wrap
+from tokpit.ui.text import Row, Span, safe, wrap, wrap_row
 from tokpit.ui.view import Diagnosed, View
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.header import Header
@@ -36,6 +37,8 @@ class FindingsPanel(ScrolledPanel):
         self.findings: tuple[Finding, ...] | None = None
         self.notes: tuple[str, ...] = ()
         self.problem = ""
+        self.at: float | None = None
+        """When they were looked for, on the host's clock."""
         self.cursor = 0
         self.opened: set[int] = set()
         self._starts: list[int] = []
@@ -50,6 +53,8 @@ class FindingsPanel(ScrolledPanel):
             if count:
                 plural = "s" if count > 1 and name != "info" else ""
                 right += [("  " if right else "", "fg"), (f"{count} {name}{plural}", _SIGNS[name][1])]
+        if self.at is not None:
+            right += [("  " if right else "", "fg"), (time.strftime("at %H:%M:%SZ", time.gmtime(self.at)), "dim")]
         return [("findings", "title")], right
 
     def all_rows(self, width: int) -> list[Row]:
@@ -62,6 +67,13 @@ class FindingsPanel(ScrolledPanel):
         self._starts = []
         if not self.findings:
             rows.append([("● ", "good"), ("no rule found anything wrong", "fg")])
+            keys: Row = [
+                keycap(self.app, "diagnose.again"),
+                (" looks again, ", "dim"),
+                keycap(self.app, "diagnose.reach"),
+                (" says what a higher rate would take", "dim"),
+            ]
+            rows += [[("  ", "fg"), *line] for line in wrap_row(keys, width - 2)]
         for n, finding in enumerate(self.findings):
             self._starts.append(len(rows))
             rows += self._finding(n, finding, width)
@@ -191,7 +203,7 @@ class DiagnoseScreen(PumpedScreen):
         alarms = [a for a in self.view.alarms(self.info.id, self.info.host) if a.code not in told]
         standing = [f"▲ alarm: {a.finding.claim}" for a in alarms]
         panel.findings, panel.notes, panel.problem = tuple(findings), (*standing, *notes), ""
-        panel.cursor, panel.top, panel.opened = 0, 0, set()
+        panel.cursor, panel.top, panel.opened, panel.at = 0, 0, set(), self.view.now()
         self._facts, self._curve = facts, curve
         roof = stream_roofline(facts) if facts is not None else None
         self.view.diagnosed[self.info.id] = Diagnosed(

@@ -11,7 +11,9 @@ from tokpit.ui.fleet_rows import SORTS
 from tokpit.ui.screens.base import attempt, tell
 from tokpit.ui.screens.timekeys import TimedScreen
 from tokpit.ui.text import Row
-from tokpit.ui.widgets.fleet import FleetPanel
+from tokpit.ui.view import View
+from tokpit.ui.widgets.fleet import FleetPanel, all_topics
+from tokpit.ui.widgets.fleet_cells import all_together
 from tokpit.ui.widgets.footer import Footer
 from tokpit.ui.widgets.panel import Panel
 from tokpit.ui.widgets.timebar import TimeBar
@@ -20,15 +22,23 @@ __all__ = ["FleetPanel", "FleetScreen"]
 
 
 class Title(Panel):
-    """The line on top."""
+    """The line on top: all hosts together."""
 
     framed = False
-    ages = False
+    min_interval_s = 0.45
     DEFAULT_CSS = "Title { height: 1; }"
 
+    def __init__(self, view: View) -> None:
+        super().__init__(id="title")
+        self.view = view
+
+    def topics(self) -> Sequence[str]:
+        """Everything."""
+        return all_topics(self.view)
+
     def body(self, width: int, height: int) -> Sequence[Row]:
-        """Who we are."""
-        return [[(" tokpit ", "brand")]]
+        """Who we are, and the sums."""
+        return [[(" tokpit ", "brand"), ("  ", "fg"), *all_together(self.view, width - 11)]]
 
 
 class FleetScreen(TimedScreen):
@@ -39,7 +49,7 @@ class FleetScreen(TimedScreen):
 
     def compose(self) -> ComposeResult:
         """Title, hosts, keys."""
-        yield Title()
+        yield Title(self.view)
         yield FleetPanel(self.view)
         yield TimeBar(self.view)
         yield Footer("fleet")
@@ -48,6 +58,17 @@ class FleetScreen(TimedScreen):
         """Servers found meanwhile are watched as well."""
         super().before_pump()
         self.console.watch_all()
+
+    @property
+    def typing(self) -> bool:
+        """Whether a filter is typed."""
+        return self.query_one(FleetPanel).typing
+
+    def now_keys(self) -> Sequence[tuple[str, str, str]]:
+        """While a filter is typed: what enter and escape do."""
+        if self.typing:
+            return ("enter", "enter", "keep"), ("escape", "esc", "all hosts")
+        return ()
 
     def action_choose(self) -> None:
         """The cockpit on the host under the cursor, and on its first live server."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
-from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.widgets import DataTable, Static
@@ -15,17 +13,20 @@ from tokpit.errors import TokpitError
 from tokpit.ui import figures
 from tokpit.ui.actions import bindings_for, key_of
 from tokpit.ui.screens.base import PumpedScreen, open_history, tell
-from tokpit.ui.screens.pickruns import PICKED
 from tokpit.ui.text import Row, Span, content, crop, fit, safe
 from tokpit.ui.view import View, model_name
 from tokpit.ui.widgets.compare import ComparePanel
 from tokpit.ui.widgets.footer import Footer
-from tokpit.ui.widgets.levels import COLUMNS, LevelsChart, level_text
+from tokpit.ui.widgets.level_table import columns_for, head_text, level_text
+from tokpit.ui.widgets.levels import LevelsChart
+from tokpit.ui.widgets.runs_table import RunsTable, peak
 from tokpit.ui.widgets.scrolled import ScrolledPanel
 
 LIMIT = 200
 CHART_ROWS = 8
 """Fewer say nothing."""
+WIDE = 170
+"""Columns from which table and run stand side by side."""
 ORDERS = ("started", "peak tok/s", "target", "model", "kind", "status")
 """Columns by which runs can be ordered; times and rates with the largest first."""
 _STATUS = {"done": "good", "failed": "bad", "stopped": "warn", "running": "accent"}
@@ -54,15 +55,16 @@ class RunPanel(ScrolledPanel):
         if run is None:
             return []
         took = figures.duration(run.ended_at - run.started_at) if run.ended_at is not None else figures.NA
+        columns = columns_for(width, run.levels)
         rows: list[Row] = [
             [
                 (safe(run.target), "bold"),
                 (f"  {model_name(run.model) if run.model else ''}", "fg"),
                 (f"  took {took}", "dim"),
             ],
-            [(" ".join(name.rjust(w) for name, w in COLUMNS), "dim")],
+            [(head_text(columns), "dim")],
         ]
-        rows += [[(level_text(level), "fg")] for level in run.levels]
+        rows += [[(level_text(level, columns), "fg")] for level in run.levels]
         if run.note:
             rows.append([("note ", "dim"), (safe(run.note), "fg")])
         for key, value in run.context.items():
@@ -72,13 +74,9 @@ class RunPanel(ScrolledPanel):
         return rows
 
 
-def _peak(run: Run) -> float | None:
-    return max((level.output_tps for level in run.levels), default=None)
-
-
 def _place(run: Run, order: str) -> tuple[object, ...]:
     words = {"target": run.target, "model": run.model and model_name(run.model), "kind": run.kind, "status": run.status}
-    first = -(_peak(run) or 0.0) if order == "peak tok/s" else words.get(order) or ""
+    first = -(peak(run) or 0.0) if order == "peak tok/s" else words.get(order) or ""
     return (first, -run.started_at)
 
 
@@ -88,8 +86,7 @@ class HistoryScreen(PumpedScreen):
     BINDINGS = bindings_for("history")
     CSS = """
     HistoryScreen .heading { text-style: bold; color: $primary; padding: 0 1; height: 1; }
-    HistoryScreen DataTable { height: auto; max-height: 40%; min-height: 3; background: $background;
-        scrollbar-size-horizontal: 0; }
+    HistoryScreen DataTable { height: auto; max-height: 40%; min-height: 3; }
     HistoryScreen #none { height: auto; padding: 1 2; color: $text-muted; display: none; }
     HistoryScreen LevelsChart { height: 1fr; min-height: 5; }
     HistoryScreen RunPanel { height: 1fr; }
@@ -99,6 +96,9 @@ class HistoryScreen(PumpedScreen):
     HistoryScreen.comparing ComparePanel { display: block; height: 2fr; }
     HistoryScreen.comparing DataTable { max-height: 25%; }
     HistoryScreen.comparing RunPanel { display: none; }
+    HistoryScreen.wide { layout: grid; grid-size: 2; grid-columns: 98 1fr; grid-rows: 1 2fr 3fr; }
+    HistoryScreen.wide .heading, HistoryScreen.wide LevelsChart { column-span: 2; }
+    HistoryScreen.wide DataTable { height: 1fr; max-height: 100%; }
     """
 
     def __init__(self, view: View) -> None:
@@ -114,10 +114,13 @@ class HistoryScreen(PumpedScreen):
         """Table, detail, chart."""
         yield Static(content("Runs"), classes="heading", id="title")
         yield Static(
-            content(f"no run is stored yet: press {key_of(self.app, 'cockpit.sweep')} on a server to sweep it"),
+            content(
+                f"no run is stored yet: press {key_of(self.app, 'cockpit.sweep')} on a server to sweep it; "
+                "results of other tools come in by tokpit import"
+            ),
             id="none",
         )
-        yield DataTable(cursor_type="row", zebra_stripes=False)
+        yield RunsTable()
         yield RunPanel()
         yield ComparePanel()
         yield LevelsChart(self.view, lambda: self._levels, earlier=lambda: self._other)
@@ -126,10 +129,7 @@ class HistoryScreen(PumpedScreen):
     def on_mount(self) -> None:
         """Read them."""
         super().on_mount()
-        table: DataTable[object] = self.query_one(DataTable)
-        table.add_column(" ", key="pick", width=1)
-        table.add_columns("started", "kind", "target", "model", "levels", "peak tok/s", "status", "run")
-        table.focus()
+        self.query_one(RunsTable).focus()
         self.action_reload()
 
     def on_resize(self) -> None:
@@ -137,12 +137,16 @@ class HistoryScreen(PumpedScreen):
         self._fold()
 
     def _fold(self) -> None:
+        wide = self.size.width >= WIDE and bool(self.runs)
+        self.set_class(wide, "wide")
         panel, chart = self.query_one(RunPanel), self.query_one(LevelsChart)
         room = self.size.height - 2 - min(len(self.runs) + 1, self.size.height * 2 // 5)
         wanted = len(panel.all_rows(max(20, self.size.width - 4))) + 2
         self.set_class(room - CHART_ROWS < min(wanted, 8) and self.pair() is None, "low")
-        panel.styles.height = "1fr" if self.has_class("low") else min(wanted, room - CHART_ROWS)
-        chart.display = not self.has_class("low")
+        panel.styles.height = "1fr" if wide or self.has_class("low") else min(wanted, room - CHART_ROWS)
+        chart.display = bool(self.runs) and (wide or not self.has_class("low"))
+        if self.runs and not self.query_one(RunsTable).fits(self.size.width):
+            self.fill(list(self.runs.values()))
 
     def action_reload(self) -> None:
         """Read the stored runs again."""
@@ -162,24 +166,10 @@ class HistoryScreen(PumpedScreen):
         self.runs = {run.id: run for run in found}
         self.picked = [run_id for run_id in self.picked if run_id in self.runs]
         self.set_class(not found, "empty")
-        table: DataTable[object] = self.query_one(DataTable)
+        table = self.query_one(RunsTable)
         here = self.query_one(RunPanel).run
-        table.clear()
         found = sorted(found, key=lambda run: _place(run, self.order))
-        for run in found:
-            peak = _peak(run)
-            cells = (
-                PICKED if run.id in self.picked else " ",
-                time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_at)),
-                run.kind,
-                run.target,
-                model_name(run.model) if run.model else figures.NA,
-                str(len(run.levels)),
-                figures.fixed(peak),
-                run.status,
-                run.id,
-            )
-            table.add_row(*(Text(crop(safe(cell), 40)) for cell in cells), key=run.id)
+        table.show(found, self.picked, self.size.width)
         if found:
             at = next((n for n, run in enumerate(found) if here is not None and run.id == here.id), 0)
             table.move_cursor(row=at)
@@ -239,7 +229,7 @@ class HistoryScreen(PumpedScreen):
 
     def action_pick(self) -> None:
         """Pick the run under the cursor, or drop it; two picked ones are compared, a third replaces the first."""
-        table: DataTable[object] = self.query_one(DataTable)
+        table = self.query_one(RunsTable)
         if not self.runs or not table.is_valid_coordinate(table.cursor_coordinate):
             return
         run_id = str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value)
@@ -249,7 +239,7 @@ class HistoryScreen(PumpedScreen):
         else:
             self.picked = [*self.picked, run_id][-2:]
         for one in {*before, *self.picked}:
-            table.update_cell(one, "pick", Text(PICKED if one in self.picked else " "))
+            table.mark(one, one in self.picked)
         if len(self.picked) == 1:
             tell(self.console, f"one run is picked: {key_of(self.app, 'history.pick')} on another compares them")
         self._show(self.runs[run_id])

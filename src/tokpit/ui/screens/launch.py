@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from textual import on
 from textual.app import ComposeResult
@@ -120,6 +120,14 @@ class StartForm(OperationScreen):
         self.set_class(operation is not None, "running")
         if operation is not None and (server := operation.result.get("server")) and server != self.view.server_id:
             self.console.select(self.host, server)
+
+    def now_keys(self) -> Sequence[tuple[str, str, str]]:
+        """Once it is started: where escape leads."""
+        operation = self.operation()
+        if operation is None:
+            return ()
+        where = {"failed": "back to the form", "running": "leave, it goes on"}
+        return (("escape", "esc", where.get(operation.status, "to the cockpit")),)
 
     def action_leave(self) -> None:
         """Back; a launch under way goes on, one that failed gives its form back first."""

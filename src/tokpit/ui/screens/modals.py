@@ -91,7 +91,7 @@ class ConfirmScreen(ModalScreen[bool]):
     def _tell_more(self) -> None:
         what = self.query_one("#what")
         more = what.virtual_size.height > what.size.height
-        self.query_one("#box").border_subtitle = "↑ ↓ read on" if more else ""
+        self.query_one("#box").border_subtitle = "↑ ↓ read on · esc cancels" if more else "esc cancels"
 
     def action_read(self, step: int) -> None:
         """Up or down in what is to be read."""

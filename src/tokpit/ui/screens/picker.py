@@ -43,6 +43,10 @@ class PickScreen(ModalScreen["str | None"]):
             yield Static(content(self.heading), classes="title")
             yield OptionList(*(Option(content(shown)) for shown, _ in self.choices))
 
+    def on_mount(self) -> None:
+        """What its keys are, where no list is too long for it."""
+        self.query_one("#box").border_subtitle = "enter takes · esc leaves"
+
     @on(OptionList.OptionSelected)
     def _chosen(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(self.choices[event.option_index][1])

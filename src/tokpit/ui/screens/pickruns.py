@@ -15,10 +15,8 @@ from textual.widgets import OptionList, Static
 
 from tokpit.domain.run import Run
 from tokpit.ui import figures
-from tokpit.ui.text import content, crop, safe
+from tokpit.ui.text import PICKED, content, crop, safe
 from tokpit.ui.view import model_name
-
-PICKED = "◆"
 
 
 class PickRuns(ModalScreen["tuple[str, ...] | None"]):
@@ -84,4 +82,4 @@ def run_line(run: Run) -> str:
     best = figures.fixed(max(level.output_tps for level in run.levels))
     name = crop(model_name(run.model) if run.model else "", 16)
     note = f"  {run.note}" if run.note else ""
-    return safe(f"{run.id:8} {day}  {crop(run.target, 16):16} {name:16} C={crop(levels, 16)}  {best} tok/s{note}")
+    return safe(f"{run.id:8} {day} {best:>7} tok/s  {crop(run.target, 16):16} {name:16} C={crop(levels, 16)}{note}")

@@ -86,7 +86,8 @@ class PlanPanel(ScrolledPanel):
 
 
 def _table(plan: Plan, width: int) -> list[Row]:
-    cells = [words.HEAD[:4], *(words.row(plan, option)[:4] for option in plan.options)]
+    head = tuple(name if len(name) == 1 else name.lower() for name in words.HEAD[:4])
+    cells = [head, *(words.row(plan, option)[:4] for option in plan.options)]
     chosen = [False, *(option is plan.chosen for option in plan.options)]
     widths = [max(len(row[i]) for row in cells) for i in range(4)]
     rows: list[Row] = []

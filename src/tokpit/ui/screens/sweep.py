@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from textual import on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import Container, Horizontal, Vertical, VerticalScroll
 from textual.widgets import Input, Static
 
 from tokpit.domain.run import Level, Run
@@ -28,7 +28,8 @@ from tokpit.ui.widgets.levels import LevelsChart, LevelsPanel, NotesPanel
 
 BESIDE_CHARTS = ("chart-gen", "chart-batch", "chart-cache", "chart-accept")
 """What the server does meanwhile; the last two where the screen is broad."""
-TALL, BROAD = 36, 110
+TALL, BROAD, WIDE = 36, 110, 170
+"""Rows and columns from which the live charts, two more of them, and table and chart side by side are shown."""
 
 
 class SweepScreen(OperationScreen):
@@ -39,8 +40,13 @@ class SweepScreen(OperationScreen):
     CSS = (
         FORM_CSS
         + """
+    SweepScreen #curve { height: 1fr; }
+    SweepScreen #told { height: auto; }
     SweepScreen LevelsPanel { height: 12; }
-    SweepScreen LevelsChart { height: 1fr; min-height: 5; }
+    SweepScreen LevelsChart { height: 1fr; min-height: 4; }
+    SweepScreen.wide #curve { layout: horizontal; }
+    SweepScreen.wide #told { width: 1fr; height: 1fr; }
+    SweepScreen.wide LevelsChart { width: 1fr; }
     SweepScreen NotesPanel { display: none; }
     SweepScreen BesidePanel { height: 4; display: none; }
     SweepScreen.running BesidePanel { display: block; }
@@ -70,15 +76,17 @@ class SweepScreen(OperationScreen):
                 with Horizontal():
                     yield Static(content(label), classes="label")
                     yield Input(value=value, placeholder=hint, id=f"field-{name}", compact=True)
-        yield LevelsPanel(self.view, self.operation)
-        yield BesidePanel(self.view)
+        with Container(id="curve"):
+            with Vertical(id="told"):
+                yield LevelsPanel(self.view, self.operation)
+                yield BesidePanel(self.view)
+                yield NotesPanel(self.view, self.operation)
+            yield LevelsChart(self.view, self.levels, earlier=lambda: self.earlier)
         with Horizontal(id="live"):
             for place, name in enumerate(BESIDE_CHARTS):
                 chart = ChartPanel(self.view, next(spec for spec in LIVE_CHARTS if spec.id == name))
                 chart.set_class(place > 1, "wide")
                 yield chart
-        yield NotesPanel(self.view, self.operation)
-        yield LevelsChart(self.view, self.levels, earlier=lambda: self.earlier)
         yield Footer("sweep")
 
     def on_mount(self) -> None:
@@ -195,14 +203,29 @@ class SweepScreen(OperationScreen):
         self.set_class(self.running, "running")
         self.set_class(self.size.height >= TALL and self.running, "tall")
         self.set_class(self.size.width >= BROAD, "broad")
-        panel = self.query_one(LevelsPanel)
-        height = self.size.height - 3
-        rows = len(panel.body(max(20, self.size.width - 4), 1000)) + 2
-        panel.styles.height = max(5, min(rows, max(6, height * 3 // 5)))
-        notes = self.query_one(NotesPanel)
-        wanted = len(notes.all_rows(max(20, self.size.width - 4)))
+        wide = self.size.width >= WIDE
+        self.set_class(wide, "wide")
+        panel, notes, beside = self.query_one(LevelsPanel), self.query_one(NotesPanel), self.query_one(BesidePanel)
+        frame = 2 if panel.roomy else 1
+        beside.styles.height = 2 + frame
+        height = self.size.height - 3 - (2 + frame if self.running else 0)
+        width = self.size.width // (2 if wide else 1) - 4
+        rows = len(panel.body(max(20, width), 1000)) + frame
+        wanted = len(notes.all_rows(max(20, width)))
         notes.display = wanted > 0
-        notes.styles.height = max(4, min(wanted + 2, height // 3))
+        if wide:
+            panel.styles.height = rows if notes.display else "1fr"
+            notes.styles.height = "1fr"
+        else:
+            panel.styles.height = max(5 if height >= 16 else 3, min(rows, max(5, height * 3 // 5)))
+            notes.styles.height = max(4, min(wanted + frame, height // 3))
+
+    def now_keys(self) -> Sequence[tuple[str, str, str]]:
+        """What escape does while it runs, and once it is over."""
+        operation = self.operation()
+        if operation is None:
+            return (("escape", "esc", "back"),)
+        return (("escape", "esc", "stop, keep the levels" if self.running else "back"),)
 
     def action_measure(self) -> None:
         """The chart's next measure."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tokpit.store.live import ServerState
 from tokpit.ui import figures
-from tokpit.ui.text import Row, Span, row_width
+from tokpit.ui.text import Row, Span, fitting
 from tokpit.ui.view import View
 from tokpit.ui.widgets.panel import Panel
 
@@ -32,9 +32,11 @@ class BesidePanel(Panel):
         """Two rows."""
         server = self.view.server
         rows = (
-            [_fitting(_server_parts(self.view, server), width)] if server is not None else [[("not known yet", "dim")]]
+            [fitting(_server_parts(self.view, server), width, gap=3)[0]]
+            if server is not None
+            else [[("not known yet", "dim")]]
         )
-        rows.append(_fitting(self._gpus(), width))
+        rows.append(fitting(self._gpus(), width, gap=3)[0])
         return rows
 
     def _gpus(self) -> list[list[Span]]:
@@ -60,7 +62,7 @@ def _server_parts(view: View, server: ServerState) -> list[list[Span]]:
 
     def style(tag: str, usual: str = "fg") -> str:
         at = server.series[tag].last_t if tag in server.series else None
-        return "stale" if at is not None and view.stale(at) else usual
+        return "stale" if at is not None and view.stale_here(at) else usual
 
     running, queued, cap = last("running_reqs"), last("queue_reqs"), last("max_running_reqs")
     of = f"/{cap:.0f}" if cap else ""
@@ -79,14 +81,3 @@ def _server_parts(view: View, server: ServerState) -> list[list[Span]]:
     if (length := last("accept_len")) is not None:
         parts.append([("accept ", "dim"), (f"{length:.2f}", style("accept_len"))])
     return parts
-
-
-def _fitting(parts: Sequence[Sequence[Span]], width: int) -> list[Span]:
-    """As many whole parts as fit, with gaps between."""
-    row: list[Span] = []
-    for part in parts:
-        gap: list[Span] = [("   ", "fg")] if row else []
-        if row and row_width([*row, *gap, *part]) > width:
-            break
-        row += [*gap, *part]
-    return row

@@ -10,6 +10,9 @@ from tokpit.ui.widgets.scrolled import ScrolledPanel
 
 WAITING, ASKING, SAID, FAILED = "waiting", "asking", "said", "failed"
 
+NOTHING_YET = "the host is asked once the command line is whole; a recording has none to ask"
+READING = "whether its program takes these flags, port and memory are free, and what it will take"
+
 
 class ChecksPanel(ScrolledPanel):
     """Errors, warnings, expected use, and what differs from what runs or from where the form came from."""
@@ -40,6 +43,8 @@ class ChecksPanel(ScrolledPanel):
 
     def all_rows(self, width: int) -> list[Row]:
         """One sentence after the other."""
+        if self.state in (WAITING, ASKING):
+            return [*hanging("", "fg", NOTHING_YET if self.state == WAITING else READING, "dim", width)]
         rows: list[Row] = []
         if self.state == FAILED:
             rows += hanging("✗ ", "bad", safe(self.problem), "bad", width)

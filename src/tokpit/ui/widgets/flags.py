@@ -6,11 +6,15 @@ from collections.abc import Sequence
 
 from tokpit.domain.text import mask_secrets
 from tokpit.ui import figures
+from tokpit.ui.forms import LAUNCH_FIELDS
 from tokpit.ui.text import Row, crop, fit, safe
 from tokpit.ui.view import View
 from tokpit.ui.widgets.scrolled import ScrolledPanel
 
 _SKIPPED = frozenset({"model", "port", "listen", "served_name", "elapsed_s"})
+
+_SHORT = {name: label for name, label, _ in LAUNCH_FIELDS if len(label) <= 12} | {"max_running_reqs": "running cap"}
+"""The words of the launch form."""
 
 
 class FlagsPanel(ScrolledPanel):
@@ -36,22 +40,27 @@ class FlagsPanel(ScrolledPanel):
         if server is None:
             return []
         settings = server.info.settings
-        label = min(16, width // 2)
+        facts = {
+            name: fact
+            for name, fact in server.facts.items()
+            if "." not in name and not isinstance(fact, (str, tuple)) and name not in _SKIPPED
+        }
+        names = [_label(name) for name in (*(n for n in settings.given() if n not in _SKIPPED), *facts)]
+        label = min(max(map(len, names), default=0), max(12, width - 11))
         rows: list[Row] = []
         for name, value in settings.given().items():
             if name not in _SKIPPED:
-                rows.append(
-                    [(fit(name.replace("_", " "), label), "dim"), (crop(" " + _text(value), width - label), "fg")]
-                )
+                rows.append([(fit(_label(name), label), "dim"), (crop(" " + _text(value), width - label), "fg")])
         for line in _flags(settings.raw):
             rows.append([(crop(line, width), "fg")])
-        for name, fact in server.facts.items():
-            if "." in name or isinstance(fact, (str, tuple)) or name in _SKIPPED:
-                continue
-            rows.append(
-                [(fit(safe(name).replace("_", " "), label), "dim"), (crop(" " + _text(fact), width - label), "accent")]
-            )
+        for name, fact in facts.items():
+            rows.append([(fit(_label(name), label), "dim"), (crop(" " + _text(fact), width - label), "accent")])
         return rows or [[("none given: the engine's defaults", "dim")]]
+
+
+def _label(name: str) -> str:
+    """A setting's or fact's name as the other panels say it."""
+    return _SHORT.get(name) or safe(name).replace("_", " ")
 
 
 def _flags(raw: Sequence[str]) -> list[str]:

@@ -7,33 +7,33 @@ from collections.abc import Mapping, Sequence
 from textual import events
 from textual.message import Message
 
-from tokpit.domain.records import LinkState
-from tokpit.store.live import HostState, ServerState
-from tokpit.ui import figures
+from tokpit.ui.actions import keycap
 from tokpit.ui.fleet_rows import SORTS, Heading, HostRow, arrange, hosts_of
-from tokpit.ui.text import Row, Span, crop, fit, safe
-from tokpit.ui.view import View, engine_title, model_name, phase_of, simulated_label
-from tokpit.ui.widgets.header import LINKS, PHASES, link_trouble
+from tokpit.ui.text import PICKED, Row, Span, crop, fit, row_width, safe, under_cursor, wrap_row
+from tokpit.ui.view import View, simulated_label
+from tokpit.ui.widgets.fleet_cells import (
+    LEFT,
+    columns_for,
+    fresh,
+    gpu_cells,
+    link_cell,
+    load_cells,
+    server_cells,
+    total,
+)
+from tokpit.ui.widgets.header import link_trouble
 from tokpit.ui.widgets.scrolled import ScrolledPanel
-from tokpit.ui.widgets.tree import short_gpu
 
-WIDE, MIDDLE = 150, 110
-_COLUMNS = {
-    WIDE: {"host": 20, "link": 10, "GPUs": 26, "util": 5, "mem": 5, "power": 7, "temp": 5, "tok/s": 8, "run": 5,
-           "queue": 6},
-    MIDDLE: {"host": 14, "link": 8, "GPUs": 14, "util": 5, "mem": 5, "power": 7, "temp": 5, "tok/s": 8, "run": 4,
-             "queue": 6},
-    0: {"host": 12, "link": 8, "GPUs": 10, "util": 5, "mem": 5, "tok/s": 8, "run": 4, "queue": 6},
-}  # fmt: skip
 ORDERS = {"host": "as listed", "link": "link", "util": "GPU use", "tok/s": "tok/s", "queue": "queue"}
 """What a click on a column's name orders by."""
 LONGEST_FILTER = 200
-_LEFT = frozenset({"host", "link", "GPUs"})
 
 
-def columns_for(width: int) -> dict[str, int]:
-    """Width of each column in a panel of that width; `servers` takes what is left."""
-    return next(columns for least, columns in _COLUMNS.items() if width >= least)
+def all_topics(view: View) -> Sequence[str]:
+    """Topics of every host and server."""
+    store = view.store
+    servers = (f"server:{i}" for state in store.hosts.values() for i in state.server_ids)
+    return ("hosts", *(f"host:{name}" for name in store.hosts), *servers)
 
 
 class FleetPanel(ScrolledPanel):
@@ -81,8 +81,8 @@ class FleetPanel(ScrolledPanel):
             name,
             group,
             " ".join(words),
-            tps=self._sum(state, "gen_tps"),
-            queue=self._sum(state, "queue_reqs"),
+            tps=total(fresh(self.view, state, "gen_tps")),
+            queue=total(fresh(self.view, state, "queue_reqs")),
             util=sum(utils) / len(utils) if utils else None,
             rtt_s=state.link.rtt_s if state.link is not None else None,
             linked=self.view.linked(name),
@@ -90,15 +90,13 @@ class FleetPanel(ScrolledPanel):
 
     def topics(self) -> Sequence[str]:
         """Everything."""
-        store = self.view.store
-        servers = (f"server:{i}" for state in store.hosts.values() for i in state.server_ids)
-        return ("hosts", *(f"host:{name}" for name in store.hosts), *servers)
+        return all_topics(self.view)
 
     def heading(self, width: int) -> tuple[Row, Row]:
         """How many, how many are not reached, what is picked, and how they are ordered."""
         names, count = self.names(), len(self.all_names())
         down = sum(1 for name in names if not self.view.linked(name))
-        right: list[Span] = [(f"{down} not reached  ", "bad")] if down else []
+        right: list[Span] = [(f"{down} not reached", "bad")] if down else []
         shown = f"{len(names)} of {count}" if len(names) != count else str(count)
         left: list[Span] = [("fleet", "title"), (f"  {shown} host{'s' if count != 1 else ''}", "dim")]
         if self.picked:
@@ -107,7 +105,8 @@ class FleetPanel(ScrolledPanel):
             left.append((f"  by {self.sort}", "dim"))
         if self.wanted or self.typing:
             left += [("  /", "accent"), (safe(self.wanted), "fg"), ("▏" if self.typing else "", "accent")]
-        return left, [*right, *self.place()]
+        place = self.place()
+        return left, [*right, ("  " if right and place else "", "fg"), *place]
 
     def place(self) -> Row:
         """Which rows are in view, where not all are."""
@@ -118,8 +117,7 @@ class FleetPanel(ScrolledPanel):
         """Column names and the hosts in view."""
         lines = self.lines()
         if not lines:
-            said = "no host has these words" if self.wanted else "no hosts yet: give them on the command line, or in"
-            return [[(said if self.wanted else f"{said} the inventory", "dim")]]
+            return self._nothing(width)
         room = max(1, height - 1)
         self._count = len(lines)
         names = hosts_of(lines)
@@ -129,115 +127,44 @@ class FleetPanel(ScrolledPanel):
         self.cursor = max(0, min(self.cursor, len(names) - 1))
         self.top = max(0, min(self.top, len(lines) - room))
         columns = columns_for(width)
-        head = [(fit(name, w, right=name not in _LEFT) + " ", "dim") for name, w in columns.items()]
+        head = [(fit(name, w, right=name not in LEFT) + " ", "dim") for name, w in columns.items()]
         before = sum(isinstance(line, HostRow) for line in lines[: self.top])
         made: list[Row] = []
         for line in lines[self.top : self.top + room]:
             if isinstance(line, Heading):
                 made.append([(f"{safe(line.group) or 'no group'}", "title"), (f"  {line.count}", "dim")])
             else:
-                made.append(self._row(line.name, before, columns))
+                made.append(self._row(line.name, before, columns, width))
                 before += 1
-        return [[*head, ("servers", "dim")], *made]
+        return [[*head, (" servers", "dim")], *made]
 
-    def _row(self, name: str, index: int, columns: Mapping[str, int]) -> Row:
+    def _nothing(self, width: int) -> list[Row]:
+        if self.wanted:
+            said: list[Row] = [
+                [("no host has these words; ", "dim"), keycap(self.app, "fleet.filter"), (" changes them", "dim")]
+            ]
+        else:
+            said = [[("no hosts yet", "fg")], [],
+                    [("tokpit HOST", "bold"), (" opens one: any name that ssh knows", "dim")],
+                    [("tokpit hosts", "bold"), (" says where the file is that names more", "dim")]]  # fmt: skip
+        return [line for row in said for line in wrap_row(row, width)]
+
+    def _row(self, name: str, index: int, columns: Mapping[str, int], width: int) -> Row:
         state = self.view.store.hosts.get(name)
-        glyph, word, style = LINKS[state.link.state if state is not None and state.link is not None else LinkState.NEW]
+        here = index == self.cursor
         label = " ✧" if simulated_label(self.view.session, name) else ""
-        mark = "● " if name in self.picked else ""
+        mark = f"{PICKED} " if name in self.picked else ""
         title = fit(mark + crop(safe(name), columns["host"] - len(label) - len(mark)) + label, columns["host"]) + " "
-        row: list[Span] = [(title, "cursor" if index == self.cursor else "bold")]
-        up = state is not None and state.link is not None and state.link.state is LinkState.UP
-        rtt = state.link.rtt_s if up and state is not None and state.link is not None else None
-        row.append(
-            (
-                fit(
-                    f"{glyph} {figures.number(rtt * 1000, 0)} ms" if rtt is not None else f"{glyph} {word}",
-                    columns["link"],
-                ),
-                style,
-            )
-        )
-        row.append((" ", "fg"))
-        if state is None:
-            return row
-        trouble = link_trouble(state.link)
-        if trouble and state.gpus is None and not state.server_ids:
-            return [*row, (trouble, "bad")]
-        return [*row, *self._gpus(state, columns), *self._load(state, columns), *self._servers(state, trouble)]
-
-    def _gpus(self, state: HostState, columns: Mapping[str, int]) -> list[Span]:
-        record = state.gpus
-        if record is None or not record.gpus:
-            said = "" if record is None else "no GPU" if not record.problems else "see the cockpit"
-            rest = sum(columns[name] + 1 for name in ("util", "mem", "power", "temp") if name in columns)
-            return [(fit(said, columns["GPUs"]) + " " + " " * rest, "dim")]
-        gpus = record.gpus
-        stale = self.view.stale_on(state.name, record.t)
-        style = "stale" if stale else "fg"
-        names = ", ".join(dict.fromkeys(short_gpu(g.name) for g in gpus))
-        utils = [g.util for g in gpus if g.util is not None]
-        used = [(g.mem_used_mib, g.mem_total_mib) for g in gpus if g.mem_used_mib is not None and g.mem_total_mib]
-        powers = [g.power_w for g in gpus if g.power_w is not None]
-        temps = [g.temp_c for g in gpus if g.temp_c is not None]
-        memory = sum(u for u, _ in used) / sum(t or 0 for _, t in used) if used else None
-        cells = {
-            "util": figures.percent(sum(utils) / len(utils) if utils else None),
-            "mem": figures.percent(memory),
-            "power": f"{figures.number(sum(powers) if powers else None, 0)} W",
-            "temp": f"{figures.number(max(temps) if temps else None, 0)}°",
-        }
-        spans: list[Span] = [(fit(f"{len(gpus)}× {names}", columns["GPUs"]) + " ", style)]
-        spans += [(fit(cell, columns[key], right=True) + " ", style) for key, cell in cells.items() if key in columns]
-        if any(g.throttle for g in gpus):
-            spans[-1] = (spans[-1][0], "bad")
-        return spans
-
-    def _load(self, state: HostState, columns: Mapping[str, int]) -> list[Span]:
-        sums = [self._sum(state, tag) for tag in ("gen_tps", "running_reqs", "queue_reqs")]
-        cells = (figures.fixed(sums[0]), figures.number(sums[1], 0), figures.number(sums[2], 0))
-        spans: list[Span] = []
-        for cell, name, value in zip(cells, ("tok/s", "run", "queue"), sums, strict=True):
-            spans.append((fit(cell, columns[name], right=True) + " ", "dim" if value is None else "fg"))
-        if sums[2]:
-            spans[-1] = (spans[-1][0], "warn")
-        return spans
-
-    def _sum(self, state: HostState, tag: str) -> float | None:
-        """Of all live servers of the host whose figure is fresh; None where there is none."""
-        values = []
-        for server_id in state.server_ids:
-            server = self.view.store.servers[server_id]
-            series = server.series.get(tag)
-            fresh = series is not None and not self.view.stale_on(state.name, series.last_t)
-            if server.alive and series is not None and series.last is not None and fresh:
-                values.append(series.last)
-        return sum(values) if values else None
-
-    def _servers(self, state: HostState, trouble: str) -> list[Span]:
-        if trouble:
-            return [(trouble, "bad")]
-        if not state.server_ids:
-            return [("no server" if state.memory is not None else "looking …", "dim")]
-        alarms = self.view.alarms(state.name, *state.server_ids)
-        new = any(not alarm.acknowledged for alarm in alarms)
-        spans: list[Span] = [(f"{'▲' if new else '△'}{len(alarms)}", "bad-bold" if new else "dim")] if alarms else []
-        for server_id in state.server_ids:
-            spans += [*(((" ", "fg"),) if spans else ()), *self._server(self.view.store.servers[server_id])]
-        return spans
-
-    def _server(self, server: ServerState) -> list[Span]:
-        glyph, style = PHASES.get(phase_of(self.view, server), ("?", "dim"))
-        port = f":{server.info.port}" if server.info.port else f"pid {server.info.pid}"
-        model = safe(server.info.served_name) if server.info.served_name else model_name(server.info.model)
-        spans: list[Span] = [
-            (glyph, style),
-            (f" {port} ", "fg"),
-            (f"{engine_title(server.info.engine)} {model}", "dim"),
-        ]
-        diagnosed = self.view.diagnosed.get(server.info.id)
-        grave = sum(f.severity != "info" for f in diagnosed.findings) if diagnosed is not None else 0
-        return [*spans, (f" {grave} findings", "warn")] if grave else spans
+        cell, style = link_cell(state, columns["link"])
+        row: list[Span] = [(title, "cursor" if here else "bold"), (cell + " ", style)]
+        if state is not None:
+            trouble = link_trouble(state.link)
+            if trouble and state.gpus is None and not state.server_ids:
+                row.append((trouble, "bad"))
+            else:
+                row += [*gpu_cells(self.view, state, columns), *load_cells(self.view, state, columns)]
+                row += [(" ", "fg"), *server_cells(self.view, state, width - row_width(row) - 1)]
+        return under_cursor(row, width) if here else row
 
     def selection(self) -> list[str]:
         """The picked hosts that are still there, in the order of picking; else the one under the cursor."""

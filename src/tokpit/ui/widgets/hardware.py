@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tokpit.domain.records import GpuSample
 from tokpit.ui import figures
-from tokpit.ui.text import Row, Span, fit, safe, two_sided, wrap
+from tokpit.ui.text import Row, Span, fit, fitting, safe, two_sided, wrap
 from tokpit.ui.view import View
 from tokpit.ui.widgets.panel import Panel
 from tokpit.ui.widgets.tree import short_gpu
@@ -33,6 +33,15 @@ class GpuPanel(Panel):
             return 1
         return max(1, len(record.gpus) * _FULL_ROWS + len(record.problems) * 2)
 
+    def used_rows(self, room: int) -> int:
+        """Rows of the body that are used where there are `room` of them: each GPU has four, two or one."""
+        record = self.view.gpus
+        if record is None or not record.gpus:
+            return min(room, self.wanted_rows())
+        return min(
+            room, len(record.gpus) * _each(len(record.gpus), room, len(record.problems)) + len(record.problems) * 2
+        )
+
     def heading(self, width: int) -> tuple[Row, Row]:
         """Whose they are where that is not the host, and how old the figures are, once they are old."""
         title: list[Span] = [("GPU", "title")]
@@ -56,12 +65,11 @@ class GpuPanel(Panel):
                 if job.waiting
                 else "no job"
             )
-            return [[(looking if self.view.linked() else "not known: no link", "dim")]]
+            return [[(unknown(self.view, looking), "dim")]]
         rows: list[Row] = []
         if not record.gpus and not record.problems:
             return [[("no NVIDIA GPU", "dim")]]
-        room = max(1, height - len(record.problems))
-        each = next((n for n in (_FULL_ROWS, _SHORT_ROWS) if len(record.gpus) * n <= room), 1)
+        each = _each(len(record.gpus), height, len(record.problems))
         stale = self.view.stale(record.t)
         for gpu in record.gpus:
             rows += self._gpu(gpu, each, width, stale)
@@ -96,7 +104,7 @@ class GpuPanel(Panel):
             (f"  {temp} °C", heat_style(gpu.temp_c) if not stale else style),
         ]
         if gpu.sm_clock_mhz is not None:
-            last.append((f"  {gpu.sm_clock_mhz:.0f} MHz", "dim"))
+            last = fitting((last, [(f"{gpu.sm_clock_mhz:.0f} MHz", "dim")]), width)[0]
         name: list[Span] = [(f"{gpu.index} ", "dim"), (short_gpu(gpu.name), "fg")]
         return [
             two_sided(name, [("MIG", "dim")] if gpu.mig else [], width),
@@ -127,7 +135,7 @@ class MemoryPanel(Panel):
         """Memory first, then processor, then the rest."""
         memory = self.view.host_state.memory if self.view.host_state else None
         if memory is None:
-            return [[("looking …" if self.view.linked() else "not known: no link", "dim")]]
+            return [[(unknown(self.view), "dim")]]
         stale = self.view.stale(memory.t)
         total, available = memory.mem_total_bytes, memory.mem_available_bytes
         used = total - available if total is not None and available is not None else None
@@ -148,6 +156,12 @@ class MemoryPanel(Panel):
         return [*rows, extra] if extra else rows
 
 
+def _each(gpus: int, height: int, problems: int) -> int:
+    """Rows for one GPU."""
+    room = max(1, height - problems)
+    return next((n for n in (_FULL_ROWS, _SHORT_ROWS) if gpus * n <= room), 1)
+
+
 def gauge_row(
     label: str, fraction: float | None, text: str, width: int, stale: bool, *, alarm: bool = False
 ) -> list[Span]:
@@ -163,6 +177,15 @@ def gauge_row(
         (rest, "track"),
         (" " + text, "stale" if stale else "fg"),
     ]
+
+
+def unknown(view: View, looking: str = "looking …") -> str:
+    """Why there is no figure of a machine."""
+    if view.host is None:
+        return "no host"
+    if view.past is not None:
+        return "not known then"
+    return looking if view.linked() else "not known: no link"
 
 
 def heat_style(temp_c: float | None) -> str:

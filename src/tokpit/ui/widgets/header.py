@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tokpit.domain.records import LinkRecord, LinkState
 from tokpit.store.live import ServerState
 from tokpit.ui import figures
-from tokpit.ui.text import Row, Span, safe, two_sided
+from tokpit.ui.text import Row, Span, fitting, row_width, safe, two_sided
 from tokpit.ui.view import View, engine_title, model_name, phase_of, simulated_label, steps_per_s
 from tokpit.ui.widgets.panel import Panel
 
@@ -33,6 +33,13 @@ PHASES: dict[str, tuple[str, str]] = {
     "gone": ("✗", "bad-bold"),
     "unknown": ("?", "dim"),
 }
+
+
+def phase_sign(view: View, server: ServerState) -> tuple[str, str]:
+    """Glyph and style of a server's phase; over a link that is not up nobody knows it."""
+    if server.alive and not view.linked(server.info.host):
+        return PHASES["unknown"]
+    return PHASES.get(phase_of(view, server), PHASES["unknown"])
 
 
 def link_spans(link: LinkRecord | None, *, short: bool = False) -> list[Span]:
@@ -82,6 +89,7 @@ class Header(Panel):
             name = server.info.label if server else view.host
             left += [(safe(name), "bold"), ("  ", "fg"), *link_spans(host.link if host else None)]
         right: list[Span] = []
+        version: list[Span] = []
         alarms = view.alarms(view.server_id, view.host)
         if alarms:
             new = sum(not alarm.acknowledged for alarm in alarms)
@@ -92,7 +100,8 @@ class Header(Panel):
             info = server.info
             model = safe(info.served_name) if info.served_name else model_name(info.model)
             engine = engine_title(info.engine) + (f" {safe(info.version)}" if info.version else "")
-            left += [("  ", "fg"), (model, "title"), ("  ", "fg"), (engine, "dim")]
+            left += [("  ", "fg"), (model, "title")]
+            version = [("  ", "fg"), (engine, "dim")]
         label = simulated_label(view.session, view.host)
         if label:
             right = [(f" {label} ", "badge")]
@@ -105,6 +114,8 @@ class Header(Panel):
         stall = view.store.stalls[-1] if view.store.stalls else None
         if stall is not None and time.time() - stall.t < STALL_SHOWN_S:
             right = [(f" tokpit stood still {figures.duration(stall.late_s)} ", "bad-bold"), *right]
+        if row_width(left) + row_width(version) + row_width(right) < width:
+            left += version
         return two_sided(left, right, width)
 
     def _state(self, width: int) -> Row:
@@ -122,18 +133,18 @@ class Header(Panel):
             return [(" ", "fg"), ("✗ gone", "bad-bold"), (f"  {what}; its log and last figures stay", "dim")]
         phase = phase_of(view, server)
         glyph, style = PHASES.get(phase, ("?", "dim"))
-        left: list[Span] = [(" ", "fg"), (f"{glyph} {safe(phase)}", style)]
+        left: list[Span] = [(f"{glyph} {safe(phase)}", style)]
         if server.phase and server.phase.detail and phase not in {"ready", "serving"}:
             left.append((f" {safe(server.phase.detail)}", "dim"))
         job = server.info.job
         if job is not None and job.waiting and job.reason:
             left.append((f" {safe(job.reason)}", "dim"))
+        parts: list[Row] = [left]
         if server.info.started_at is not None and not (job is not None and job.waiting):
-            left += [("  up ", "dim"), (figures.duration(view.now() - server.info.started_at), "fg")]
-        left += self._findings(server.info.id) + self._roofline(server)
-        for label, value in self._facts():
-            left += [(f"  {label} ", "dim"), (value, "fg")]
-        return two_sided(left, [], width)
+            parts.append([("up ", "dim"), (figures.duration(view.now() - server.info.started_at), "fg")])
+        parts += [part for part in (self._findings(server.info.id), self._roofline(server)) if part]
+        parts += [[(f"{label} ", "dim"), (value, "fg")] for label, value in self._facts()]
+        return [(" ", "fg"), *fitting(parts, width - 2)[0]]
 
     def _starting(self, host: str) -> str:
         """How far a launch on the host has come; empty where none is under way."""
@@ -147,7 +158,7 @@ class Header(Panel):
             return []
         grave = [f for f in diagnosed.findings if f.severity != "info"]
         worst = "bad" if any(f.severity == "error" for f in grave) else "warn" if grave else "good"
-        return [("  findings ", "dim"), (str(len(grave)), worst)]
+        return [("findings ", "dim"), (str(len(grave)), worst)]
 
     def _roofline(self, server: ServerState) -> list[Span]:
         diagnosed = self.view.diagnosed.get(server.info.id)
@@ -155,7 +166,7 @@ class Header(Panel):
         if diagnosed is None or diagnosed.steps_per_s is None or steps is None:
             return []
         share = figures.percent(steps / diagnosed.steps_per_s)
-        return [("  steps ", "dim"), (f"{steps:.1f}/s", "fg"), (f" {share} of ceiling", "dim")]
+        return [("steps ", "dim"), (f"{steps:.1f}/s", "fg"), (f" {share} of ceiling", "dim")]
 
     def _cap(self) -> object:
         server = self.view.server
@@ -172,11 +183,13 @@ class Header(Panel):
         if server is None:
             return []
         s = server.info.settings
-        pairs: list[tuple[str, object]] = [*_place(server), ("tp", s.tp)]
+        place = _place(server)
+        process = [pair for pair in place if pair[0] == "pid"]
+        pairs: list[tuple[str, object]] = [*(pair for pair in place if pair not in process), ("tp", s.tp)]
         method = s.spec_method.upper() if s.spec_method in {"mtp", "eagle", "eagle3"} else s.spec_method
         pairs += [(method or "", f"{s.spec_steps or '?'} steps" if method else None)]
         pairs += [("hicache", f"{s.hicache_gb:g} GB" if s.hicache_gb else None), ("cap", self._cap())]
-        pairs += [("context", figures.compact(s.context_len)), ("quant", s.quantization)]
+        pairs += [("context", figures.compact(s.context_len)), ("quant", s.quantization), *process]
         return [(label, safe(value)) for label, value in pairs if value is not None and value != ""]
 
 

@@ -22,16 +22,12 @@ from tokpit.ui.levels import (
     live_errors,
     points,
 )
-from tokpit.ui.text import Row, Span, crop, fit, safe, wrap
+from tokpit.ui.text import Row, Span, fit, safe, wrap
 from tokpit.ui.view import View
+from tokpit.ui.widgets.level_table import COLUMNS, columns_for, head_text, level_text
 from tokpit.ui.widgets.operation import ENDS, Find, OperationPanel
 from tokpit.ui.widgets.panel import Panel
 from tokpit.ui.widgets.scrolled import ScrolledPanel
-
-COLUMNS: tuple[tuple[str, int], ...] = (
-    ("C", 4), ("ok", 5), ("err", 4), ("tok/s", 8), ("steady", 8), ("avg out", 8), ("elapsed", 8),
-    ("TTFT p50", 9), ("E2E p50", 9),
-)  # fmt: skip
 
 
 class LevelsPanel(OperationPanel):
@@ -51,7 +47,9 @@ class LevelsPanel(OperationPanel):
     def body(self, width: int, height: int) -> Sequence[Row]:
         """Header, levels, the one under way, and at the end what was kept."""
         operation = self.find()
-        rows: list[Row] = [[(" ".join(name.rjust(w) for name, w in COLUMNS), "dim")]]
+        levels = operation.levels if operation is not None else ()
+        columns = columns_for(width, levels)
+        rows: list[Row] = [[(head_text(columns), "dim")]]
         if operation is None:
             return [
                 *rows,
@@ -64,7 +62,7 @@ class LevelsPanel(OperationPanel):
         best = max((level.output_tps for level in operation.levels), default=0.0)
         for level in operation.levels:
             top = level.output_tps == best and len(operation.levels) > 1
-            row: list[Span] = [(level_text(level), "bold" if level.output_tps == best else "fg")]
+            row: list[Span] = [(level_text(level, columns), "bold" if level.output_tps == best else "fg")]
             if failed_checks(level):
                 row.append((" ! not to trust", "warn"))
             elif top:
@@ -89,8 +87,8 @@ class LevelsPanel(OperationPanel):
             (figures.fixed(live.get("output_tps")), "accent"),
         ]
         left: list[Span] = []
-        for (cell, style), (_, width) in zip(cells, COLUMNS, strict=False):
-            left.append(((" " if left else "") + cell.rjust(width), style))
+        for (cell, style), column in zip(cells, COLUMNS, strict=False):
+            left.append(((" " if left else "") + cell.rjust(column.width), style))
         filled, rest = figures.bar(done / total if total else None, 14)
         eta = live.get("eta_s")
         left += [("  ", "fg"), (filled, "accent"), (rest, "track"), (f" {done:.0f}/{total:.0f}" if total else "", "fg")]
@@ -119,22 +117,6 @@ class LevelsPanel(OperationPanel):
         rest = {k: v for k, v in operation.result.items() if k not in {"path", "run", "run_id"}}
         rows += [[("  " + fit(safe(k), 14), "dim"), (safe(v), "fg")] for k, v in rest.items()]
         return rows
-
-
-def level_text(level: Level) -> str:
-    """A finished level as columns."""
-    values = (
-        str(level.concurrency),
-        str(level.ok),
-        str(level.err),
-        figures.fixed(level.output_tps),
-        figures.fixed(level.steady_tps),
-        figures.fixed(level.avg_output, 0),
-        f"{level.elapsed_s:.1f}s",
-        figures.seconds(level.ttft_p50_s),
-        figures.seconds(level.e2e_p50_s),
-    )
-    return " ".join(crop(value, w).rjust(w) for value, (_, w) in zip(values, COLUMNS, strict=True))
 
 
 class LevelsChart(Panel):
@@ -181,7 +163,7 @@ class LevelsChart(Panel):
         levels = self.levels()
         chart = chart_of(MEASURES[self.measure], levels, self.earlier(), width, height)
         if chart is None:
-            said = "no level measured this" if levels else "the first level is not finished yet"
+            said = "no level measured this" if levels else "it begins with the first finished level"
             return [[(said, "dim")]]
         return self._canvas.draw(chart, width, height)
 

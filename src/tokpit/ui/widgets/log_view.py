@@ -12,7 +12,7 @@ from textual.message import Message
 
 from tokpit.store.live import LiveStore
 from tokpit.ui.actions import key_of, keycap
-from tokpit.ui.text import Row, Span, crop, safe
+from tokpit.ui.text import Row, Span, crop, safe, wrap, wrap_row
 from tokpit.ui.view import View
 from tokpit.ui.widgets.log_model import LEVELS, LogLine, LogModel
 from tokpit.ui.widgets.log_older import OlderReader
@@ -21,10 +21,14 @@ from tokpit.ui.widgets.panel import Panel
 _HEAD = re.compile(
     r"^(?:\[[^\]]{4,60}\]|\([^)]{3,60}\)(?: \w+ [\d:.-]+ [\d:.]+)?|\w+ \d\d-\d\d [\d:.]+(?: \[[^\]]+\])?)\s?"
 )
+_DATE = re.compile(r"^(\W?(?:\([^)]{3,60}\) )?(?:[A-Z]+ )?)(?:\d{4}-)?\d\d-\d\d[ T](?=\d\d:\d\d)")
+"""The day in a line's head; the hour behind it stays."""
 _NUMBER = re.compile(r"(?<![\w.:/])-?\d+(?:\.\d+)?%?(?![.:/]?\w)")
 _LEVEL_STYLE = {"error": "log-error", "warning": "log-warning", "debug": "log-debug"}
 _SHOWN = {"all": "everything", "warning": "warnings and errors", "error": "errors only"}
 MAX_CELLS = 4000
+DATED = 100
+"""Rows of fewer cells leave out the day: what the line says needs the room."""
 NARROW = 64
 """A title of fewer cells has room for a note, or for where the view is."""
 
@@ -99,46 +103,34 @@ class LogView(Panel, can_focus=True):
         """The rows on screen."""
         self._feed()
         if not self.model.rows:
-            return self._empty()
+            return self._empty(width)
         top, shown = self.model.window(height)
         return [self._row(line, top + n, width) for n, line in enumerate(shown)]
 
-    def _empty(self) -> Sequence[Row]:
+    def _empty(self, width: int) -> Sequence[Row]:
         server = self.view.server
         if server is None:
             return []
         if server.log.seen:
             if self.model.kept is not None:
-                return [
-                    [
-                        ("the filter leaves no line; ", "dim"),
-                        keycap(self.app, "cockpit.filter"),
-                        (" changes it", "dim"),
-                    ]
-                ]
+                return _sentence(
+                    width, "the filter leaves no line; ", keycap(self.app, "cockpit.filter"), " changes it"
+                )
             if self.model.level == "quiet":
-                return [
-                    [
-                        ("nothing but polls so far; ", "dim"),
-                        keycap(self.app, "cockpit.level"),
-                        (" shows them", "dim"),
-                    ]
-                ]
-            return [
-                [
-                    ("no line of this level; ", "dim"),
-                    keycap(self.app, "cockpit.level"),
-                    (" goes on to the next", "dim"),
-                ]
-            ]
-        if note := server.facts.get("log_note"):
-            return [[(safe(note), "dim")]]
-        if server.info.log_path is None:
-            return [[("this server's log was not found: it writes to a terminal or a pipe", "dim")]]
+                return _sentence(width, "nothing but polls so far; ", keycap(self.app, "cockpit.level"), " shows them")
+            return _sentence(
+                width, "no line of this level; ", keycap(self.app, "cockpit.level"), " goes on to the next"
+            )
+        note = server.facts.get("log_note")
+        if not note and server.info.log_path is None:
+            note = "this server's log was not found: it writes to a terminal or a pipe"
+        if note:
+            return [[(text, "dim")] for text in wrap(safe(note), width)]
         return [[("waiting for ", "dim"), (safe(server.info.log_path), "fg")]]
 
     def _row(self, line: LogLine, index: int, width: int) -> Row:
-        text = line.text[self.left : self.left + min(width, MAX_CELLS)]
+        whole = line.text if width >= DATED else _DATE.sub(r"\1", line.text, count=1)
+        text = whole[self.left : self.left + min(width, MAX_CELLS)]
         base = _LEVEL_STYLE.get(line.level, "log-event" if line.kind.startswith("milestone") else "fg")
         spans: list[Span] = []
         start = 0
@@ -288,6 +280,10 @@ class LogView(Panel, can_focus=True):
         """Three lines."""
         event.stop()
         self.action_scroll(3)
+
+
+def _sentence(width: int, before: str, key: Span, after: str) -> list[Row]:
+    return list(wrap_row([(before, "dim"), key, (after, "dim")], width))
 
 
 def _numbers(text: str, figures: frozenset[float]) -> list[Span]:

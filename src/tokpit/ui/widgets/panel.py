@@ -170,7 +170,8 @@ class Panel(Widget):
         return framed
 
     def _title_row(self, width: int, first: str, last: str, line: str) -> Row:
-        start, end = (first + "─ ", " ─" + last) if self._boxed else ("─ ", " ")
+        sign = "▸" if self.has_focus else "─"  # the colour of the line says the same
+        start, end = (first + sign + " ", " ─" + last) if self._boxed else (sign + " ", " ")
         room = width - len(start) - len(end) - 2
         left, right = self.heading(room)
         right = crop_row(right, max(0, room - min(room // 3, row_width(left))))

@@ -11,9 +11,9 @@ from textual.message import Message
 
 from tokpit.domain.records import LinkState
 from tokpit.store.live import HostState, ServerState
-from tokpit.ui.text import Row, Span, crop, safe, two_sided
-from tokpit.ui.view import View, engine_title, model_name, phase_of, simulated_label
-from tokpit.ui.widgets.header import PHASES, link_spans
+from tokpit.ui.text import Row, Span, crop, row_width, safe, two_sided, wrap
+from tokpit.ui.view import View, engine_title, model_name, simulated_label
+from tokpit.ui.widgets.header import link_spans, phase_sign
 from tokpit.ui.widgets.panel import Panel
 
 Node = tuple[str, str | None]
@@ -80,7 +80,8 @@ class HostTree(Panel, can_focus=True):
             rows += lines
             self._targets += [node] * len(lines)
         if not rows:
-            return [[("no hosts yet", "dim")], [("give one on the command line:", "dim")], [("tokpit HOST", "fg")]]
+            said = wrap("no hosts yet: give one on the command line", width)
+            return [*([(line, "dim")] for line in said), [("tokpit HOST", "fg")]]
         self._top = max(0, min(chosen - height // 2, len(rows) - height))
         return rows[self._top : self._top + height]
 
@@ -126,7 +127,7 @@ class HostTree(Panel, can_focus=True):
     def _server(self, server_id: str, width: int) -> list[Row]:
         server: ServerState = self.view.store.servers[server_id]
         selected = server_id == self.view.server_id
-        glyph, style = PHASES.get(phase_of(self.view, server), ("?", "dim"))
+        glyph, style = phase_sign(self.view, server)
         port = f":{server.info.port}" if server.info.port else f"pid {server.info.pid}"
         if server.info.rank:
             port = f"rank {server.info.rank} of {server.info.ranks[0]}"
@@ -138,7 +139,12 @@ class HostTree(Panel, can_focus=True):
         if tps is not None and server.alive and not self.view.stale(server.get("gen_tps").last_t):
             right = [(f"{tps:.0f} tok/s", "dim")]
         model = safe(server.info.served_name) if server.info.served_name else model_name(server.info.model)
-        return [two_sided(head, right, width), [("  ", "fg"), (crop(model, width - 2), "dim")]]
+        below: list[Span] = [("  ", "fg"), (model, "dim")]
+        # The rate stands behind what leaves it room: a name that is cut for it would be no name.
+        if row_width(head) + 1 + row_width(right) <= width:
+            return [two_sided(head, right, width), two_sided(below, [], width)]
+        fits = row_width(below) + 1 + row_width(right) <= width
+        return [two_sided(head, [], width), two_sided(below, right if fits else [], width)]
 
     def action_move(self, step: int) -> None:
         """Select the node above or below."""

@@ -88,7 +88,7 @@ class TuneChart(TuningPanel):
                 right += [("  " if right else "", "fg"), (curve.label, curve.style)]
             return [("tok/s against concurrency", "title")], right
         signs: list[Span] = [("★", "accent"), (" ahead  ", "dim"), ("▲", "good"), (" first  ", "dim")]
-        signs += [("◆", "series-1"), (" front", "dim")]
+        signs += [("◆", "series-1"), (" front  ", "dim"), ("○", "dim"), (" in part", "dim")]
         return [("tok/s against one stream", "title")], signs
 
     def body(self, width: int, height: int) -> Sequence[Row]:

@@ -15,12 +15,9 @@ from tokpit.ui.escape import TwoKeys
 from tokpit.ui.keymap import own_keys
 from tokpit.ui.run import run_app
 from tokpit.ui.screens.cockpit import Cockpit
-<<<<<<< HEAD
 from tokpit.ui.screens.commands import Commands
-from tokpit.ui.screens.tour import TourScreen
-=======
 from tokpit.ui.screens.help import HelpPanel, HelpScreen
->>>>>>> main
+from tokpit.ui.screens.tour import TourScreen
 from tokpit.ui.widgets.log_view import LogView
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -253,7 +250,6 @@ async def test_keys_that_page_in_an_empty_palette_and_order_no_runs_do_no_harm()
         await until(pilot, lambda: isinstance(pilot.app.screen, Cockpit))
 
 
-<<<<<<< HEAD
 async def test_an_enter_right_behind_a_word_takes_what_the_word_finds() -> None:
     session = Recorder()
     fill(session.store)
@@ -266,7 +262,8 @@ async def test_an_enter_right_behind_a_word_takes_what_the_word_finds() -> None:
         _type(pilot, "colon", *"zzzz", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, Commands))
         assert pilot.app.is_running
-=======
+
+
 @pytest.mark.parametrize("size", [(80, 24), (100, 30), (200, 50), (300, 80)])
 async def test_help_has_every_key_once_and_no_column_begins_within_an_entry(size: tuple[int, int]) -> None:
     async with console(Recorder(), size) as pilot:
@@ -278,4 +275,3 @@ async def test_help_has_every_key_once_and_no_column_begins_within_an_entry(size
         wanted = [action.key_text for action in actions_for("cockpit")]
         assert sorted(keys) == sorted([*wanted, "↑ ↓", "pgup"])
         assert not any(style == "key" and not text.strip() for text, style in lines[0]), "a column begins with a rest"
->>>>>>> main

@@ -259,7 +259,9 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: Textual's own commands, every action of the screen, every theme."""
-        yield from (c for c in super().get_system_commands(screen) if c.title in {"Theme", "Quit", "Screenshot"})
+        yield from (c for c in super().get_system_commands(screen) if c.title in {"Theme", "Screenshot"})
+        # Not at the top, where an enter without a word would take it.
+        yield SystemCommand("quit tokpit", "leave; servers and launches live on", self.action_quit)
         name = type(screen).__name__.removesuffix("Screen").lower()
         for action in actions_for(name, self.own_keys):
             if action.id not in {"command_palette", "quit"}:

@@ -15,7 +15,9 @@ from tokpit.ui.escape import TwoKeys
 from tokpit.ui.keymap import own_keys
 from tokpit.ui.run import run_app
 from tokpit.ui.screens.cockpit import Cockpit
+from tokpit.ui.screens.commands import Commands
 from tokpit.ui.screens.help import HelpPanel, HelpScreen
+from tokpit.ui.screens.tour import TourScreen
 from tokpit.ui.widgets.log_view import LogView
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -246,6 +248,20 @@ async def test_keys_that_page_in_an_empty_palette_and_order_no_runs_do_no_harm()
         await shows(pilot, "no run is stored yet")
         await pilot.press("o", "r", "o", "m", "space", "enter", "p", "e", "escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, Cockpit))
+
+
+async def test_an_enter_right_behind_a_word_takes_what_the_word_finds() -> None:
+    session = Recorder()
+    fill(session.store)
+    async with console(session) as pilot:
+        for _ in range(3):
+            _type(pilot, "colon", *"tour", "enter")
+            await until(pilot, lambda: isinstance(pilot.app.screen, TourScreen))
+            _type(pilot, "escape")
+            await until(pilot, lambda: isinstance(pilot.app.screen, Cockpit))
+        _type(pilot, "colon", *"zzzz", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Commands))
+        assert pilot.app.is_running
 
 
 @pytest.mark.parametrize("size", [(80, 24), (100, 30), (200, 50), (300, 80)])

@@ -250,11 +250,13 @@ async def test_any_stored_run_can_be_laid_behind_the_chart() -> None:
         assert "r-0008" not in shown
         await pilot.press("space", "enter")
         await until(pilot, lambda: [one.id for one in screen.earlier] == ["r-0009", "r-0007"])
+        await until(pilot, lambda: pilot.app.screen is screen)
         await shows(pilot, "r-0009", "203.1")
         await pilot.press("o")
         await shows(pilot, "Runs behind the chart")
         await pilot.press("space", "down", "space", "enter")
         await until(pilot, lambda: screen.earlier == ())
+        await until(pilot, lambda: pilot.app.screen is screen)
         await pilot.press("o")
         await shows(pilot, "Runs behind the chart")
         await pilot.press("space", "escape")

@@ -8,7 +8,7 @@ from tokpit.domain.tuning import LeftOut, Tuning
 from tokpit.tune.space import words_of
 from tokpit.ui import figures
 from tokpit.ui.charts.plotext_canvas import PlotextCanvas
-from tokpit.ui.text import Row, Span, safe
+from tokpit.ui.text import Row, Span, fitting, row_width, safe
 from tokpit.ui.tuning import ENDED, PHASES, board_rows, curves_of, pareto_rows, places_of
 from tokpit.ui.view import View
 from tokpit.ui.widgets.levels import hanging
@@ -87,9 +87,10 @@ class TuneChart(TuningPanel):
             for curve in chart.curves if chart is not None else ():
                 right += [("  " if right else "", "fg"), (curve.label, curve.style)]
             return [("tok/s against concurrency", "title")], right
-        signs: list[Span] = [("★", "accent"), (" ahead  ", "dim"), ("▲", "good"), (" first  ", "dim")]
-        signs += [("◆", "series-1"), (" front  ", "dim"), ("○", "dim"), (" in part", "dim")]
-        return [("tok/s against one stream", "title")], signs
+        title: list[Span] = [("tok/s against one stream", "title")]
+        signs = (("★", "accent", "ahead"), ("▲", "good", "first"), ("◆", "series-1", "front"), ("○", "dim", "in part"))
+        parts: list[list[Span]] = [[(sign, style), (f" {word}", "dim")] for sign, style, word in signs]
+        return title, fitting(parts, width - row_width(title) - 1)[0]
 
     def body(self, width: int, height: int) -> Sequence[Row]:
         """The chart, or what is missing for one."""

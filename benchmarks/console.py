@@ -132,7 +132,7 @@ def spread(values: list[float]) -> dict[str, float]:
 
 Key = tuple[str, bytes]
 """A key, and bytes that only it can cause; none: it puts back what the other did and is not measured."""
-OURS = (("-", b"-10m"), ("+", b"-2m30s"))
+OURS = (("-", b"-10m"), ("+", b"-5m"))
 """Charts show ten minutes, or five; their axes say so."""
 
 

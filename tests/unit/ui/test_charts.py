@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokpit.ui import figures
-from tokpit.ui.charts.braille import BrailleCanvas
+from tokpit.ui.charts.braille import BrailleCanvas, tick_rows
 from tokpit.ui.charts.model import Chart, ChartCanvas, Curve, nice_top, thin, time_ticks, with_gaps, y_ticks
 from tokpit.ui.charts.panel import apart
 from tokpit.ui.charts.plotext_canvas import PlotextCanvas
@@ -126,6 +126,16 @@ def test_thinning_keeps_every_peak_and_every_gap() -> None:
 def test_silence_becomes_a_gap() -> None:
     xs, ys = with_gaps([0, 1, 2, 30, 31], [5, 5, 5, 5, 5], 8)
     assert [x for x, y in zip(xs, ys, strict=True) if y != y] == [16]
+
+
+@pytest.mark.parametrize("rows", range(2, 40))
+def test_each_label_of_an_axis_stands_in_the_row_of_its_value(rows: int) -> None:
+    ticks = y_ticks(0.0, 100.0, rows, lambda value: f"{value:g}")
+    placed = tick_rows(ticks, (0.0, 100.0), rows)
+    assert len(placed) == len(ticks) >= (3 if rows >= 7 else 2)
+    for row, label in placed.items():
+        stands = 100.0 * (rows - 1 - row) / (rows - 1)
+        assert abs(stands - float(label)) < 9, (row, label)
 
 
 def test_ticks_say_time_back_from_now() -> None:

@@ -48,7 +48,13 @@ class KeysInOrder(_Base):
             await self._give(event)
 
     async def _give(self, event: events.Key | events.Paste) -> None:
-        """To the widget with the focus. Text for a field needs no wait: nothing can come of it but text there."""
+        """To the widget with the focus. Text for a field needs no wait: nothing can come of it but text there.
+
+        A screen that comes back from under another one focuses its first field for a moment even where its form is
+        folded away: what is not shown gets no keys.
+        """
+        if self.focused is not None and not all(node.display for node in self.focused.ancestors_with_self):
+            self.screen.set_focus(None)
         text = isinstance(event, events.Paste) or event.is_printable
         chain = [] if text and isinstance(self.focused, Input) else list(self._chain())
         await super().on_event(event)

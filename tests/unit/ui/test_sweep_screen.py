@@ -252,6 +252,7 @@ async def test_any_stored_run_can_be_laid_behind_the_chart() -> None:
         await until(pilot, lambda: [one.id for one in screen.earlier] == ["r-0009", "r-0007"])
         await until(pilot, lambda: pilot.app.screen is screen)
         await shows(pilot, "r-0009", "203.1")
+        screen.set_focus(screen.query(Input).first())  # as Textual does when a screen comes back, for a moment
         await pilot.press("o")
         await shows(pilot, "Runs behind the chart")
         await pilot.press("space", "down", "space", "enter")

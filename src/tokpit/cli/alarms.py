@@ -35,7 +35,7 @@ def alarms(options: Options, names: tuple[str, ...], as_json: bool, length: floa
 
 async def _watch(session: Session, names: tuple[str, ...], as_json: bool, length: float | None) -> None:
     from tokpit.config.settings import load_preferences
-    from tokpit.ops.alarms import Watch, hook_problem, quiet
+    from tokpit.ops.alarms import Watch, quiet
 
     preferences = load_preferences().alarms
 
@@ -58,8 +58,6 @@ async def _watch(session: Session, names: tuple[str, ...], as_json: bool, length
     def complain(problem: str) -> None:
         click.echo(f"tokpit: {problem}", err=True)
 
-    if problem := hook_problem(preferences.command):
-        complain(problem)
     watch = Watch(session, preferences, tell, complain)
     started = time.monotonic()
     while length is None or time.monotonic() - started < length:

@@ -129,7 +129,10 @@ Complain = Callable[[str], None]
 
 
 class Watch:
-    """Looks at every server and host of a session, tells what begins and ends, and runs the hook."""
+    """Looks at every server and host of a session, tells what begins and ends, and runs the hook.
+
+    One that could not even be started is complained of at once.
+    """
 
     def __init__(
         self, session: Session, preferences: AlarmPreferences, tell: Tell, complain: Complain = log.warning
@@ -145,6 +148,8 @@ class Watch:
         self._last_complaint = ""
         self._down: dict[str, float] = {}
         self._alive: set[str] = set()
+        if problem := hook_problem(preferences.command):
+            complain(problem)
 
     async def run(self) -> None:
         """Look for ever."""

@@ -216,10 +216,8 @@ class Session:
 
     def watch_alarms(self, preferences: AlarmPreferences, tell: Tell, complain: Complain) -> None:
         """Look at all servers and hosts regularly; `tell` hears of alarms as they begin and end."""
-        from tokpit.ops.alarms import Watch, hook_problem
+        from tokpit.ops.alarms import Watch
 
-        if problem := hook_problem(preferences.command):
-            complain(problem)
         watch = Watch(self, preferences, tell, complain)
         self.alarms = watch.book
         self.supervisor.start("alarms", watch.run())

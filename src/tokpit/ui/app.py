@@ -87,7 +87,7 @@ class TokpitApp(AppActions, KeysInOrder, App[None]):
         for found in themes:
             self.register_theme(found)
         self._names = [found.name for found in themes]
-        self._theme_files = ThemeFiles(self, theme_folders, sixteen=sixteen)
+        self._theme_files = ThemeFiles(self, theme_folders, sixteen=sixteen, said=problems)
         wanted = theme or DEFAULT_THEME
         if wanted in self.available_themes:
             self.theme = wanted

@@ -79,10 +79,10 @@ LOOK_S = 1.0
 class ThemeFiles:
     """The user's own themes: who edits one sees it at once, or what is off in it; the last good one stays till then."""
 
-    def __init__(self, app: TokpitApp, extra: Iterable[Path], *, sixteen: bool) -> None:
+    def __init__(self, app: TokpitApp, extra: Iterable[Path], *, sixteen: bool, said: Iterable[str]) -> None:
+        """`said`: what was off when they were read first."""
         self._app, self._extra, self._sixteen = app, tuple(extra), sixteen
-        self._seen = self._stamps()
-        self._said: set[str] = set(all_themes(self._extra)[1]) if self._seen else set()
+        self._seen, self._said = self._stamps(), set(said)
 
     def look(self) -> None:
         """Take what has changed since the last look."""

@@ -199,6 +199,12 @@ async def test_what_began_in_a_quiet_hour_is_told_at_its_end_and_an_end_reaches_
     assert ["status 3" in said for said in complaints] == [True]
 
 
+def test_a_command_that_cannot_be_started_is_complained_of_before_any_alarm() -> None:
+    complaints: list[str] = []
+    Watch(Recorder(), AlarmPreferences(command="/no/such/program"), lambda *_: None, complaints.append)  # type: ignore[arg-type]
+    assert ["/no/such/program" in said for said in complaints] == [True]
+
+
 async def test_what_the_rules_find_in_the_store_alarms_and_ends_when_the_server_recovers() -> None:
     session = Recorder()
     sid = fill(session.store, seconds=330)
